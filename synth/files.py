@@ -1,0 +1,284 @@
+"""Schedule files: JSON in and out, the schema, and atomic writing.
+
+One op per line and a stable key order, so that diffs read well. Reading checks everything that can
+be checked without knowing what a schedule means and names the JSON path of what it refuses;
+`verify` does the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from synth import __version__
+from synth.errors import FileError, ProblemError
+from synth.op import Op, parse_op
+from synth.problem import MAX_TOTAL_TICKS, Objective, Problem, StageCost, Stream, Units
+from synth.schedule import Certificate, Schedule, TimedOp
+
+FORMAT = "pipesynth.schedule"
+VERSION = 1
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL_TICKS)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOTAL_TICKS)]
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Base of the file's objects: unknown fields are refused."""
+
+
+class UnitsField(_Strict):
+    """How many ticks and quanta make one unit."""
+
+    time: str
+    ticks_per_unit: Positive
+    memory: str
+    quanta_per_unit: Positive
+
+
+class StageField(_Strict):
+    """Costs of one stage, in ticks and quanta."""
+
+    forward_ticks: Positive
+    backward_act_ticks: Positive
+    backward_wgt_ticks: Positive
+    fused_ticks: Positive
+    pair_ticks: Positive
+    activation_quanta: Count
+    context_quanta: Count
+
+
+class StreamField(_Strict):
+    """A stream: its name, micro-batches and the device of each stage."""
+
+    name: str
+    microbatches: Positive
+    route: list[Count]
+
+
+class ProblemField(_Strict):
+    """The problem that the schedule answers."""
+
+    devices: Positive
+    placement: str
+    objective: Literal["makespan", "span"]
+    units: UnitsField
+    comm_ticks: Count
+    limits_quanta: list[Count | None]
+    streams: list[StreamField]
+    stages: list[StageField]
+
+
+class CertificateField(_Strict):
+    """Value and proven bound in ticks, and what proves the bound."""
+
+    value: Count
+    bound: Count
+    proof: str
+
+
+class OpField(_Strict):
+    """One op with its start and end in ticks."""
+
+    op: str
+    start: Count
+    end: Count
+
+
+class ScheduleFile(_Strict):
+    """A schedule file."""
+
+    format: Literal["pipesynth.schedule"]
+    version: Literal[1]
+    tool: str
+    name: str
+    problem: ProblemField
+    certificate: CertificateField
+    devices: list[list[OpField]]
+
+
+def dumps(schedule: Schedule) -> str:
+    """The text of a schedule file."""
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tool": f"pipesynth {__version__}",
+        "name": schedule.name,
+        "problem": _problem_json(schedule.problem),
+        "certificate": {
+            "value": schedule.certificate.value,
+            "bound": schedule.certificate.bound,
+            "proof": schedule.certificate.proof,
+        },
+    }
+    lines = [f"  {json.dumps(key)}: {_pretty(value)}," for key, value in header.items()]
+    devices = []
+    for ops in schedule.devices:
+        rows = ",\n".join(
+            f'      {{"op": "{timed.op}", "start": {timed.start}, "end": {timed.end}}}'
+            for timed in ops
+        )
+        devices.append(f"    [\n{rows}\n    ]")
+    body = ",\n".join(devices)
+    return "{\n" + "\n".join(lines) + f'\n  "devices": [\n{body}\n  ]\n}}\n'
+
+
+def _problem_json(problem: Problem) -> dict[str, Any]:
+    return {
+        "devices": problem.devices,
+        "placement": problem.placement,
+        "objective": str(problem.objective),
+        "units": _fields(problem.units),
+        "comm_ticks": problem.comm_ticks,
+        "limits_quanta": list(problem.limits_quanta),
+        "streams": [_fields(stream) for stream in problem.streams],
+        "stages": [_fields(stage) for stage in problem.stages],
+    }
+
+
+def _fields(value: Units | Stream | StageCost) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+def _pretty(value: object, indent: int = 2) -> str:
+    """JSON in which a list of objects takes a line per object, and everything else one line."""
+    pad = " " * (indent + 2)
+    if isinstance(value, dict):
+        rows = [f"{pad}{json.dumps(k)}: {_pretty(v, indent + 2)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(rows) + "\n" + " " * indent + "}"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        rows = [pad + json.dumps(item) for item in value]
+        return "[\n" + ",\n".join(rows) + "\n" + " " * indent + "]"
+    return json.dumps(value)
+
+
+def loads(text: str | bytes, source: str = "schedule") -> Schedule:
+    """Read a schedule file's text. Raises FileError with the JSON path of what is wrong."""
+    try:
+        data = msgspec.json.decode(text, type=ScheduleFile)
+    except msgspec.ValidationError as error:
+        raise FileError(f"{source}: {_one_line(error)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileError(f"{source}: not a whole JSON file: {_one_line(error)}") from None
+    problem = _read_problem(data.problem, source)
+    devices = _read_devices(data, problem, source)
+    certificate = data.certificate
+    try:
+        proof = Certificate(certificate.value, certificate.bound, certificate.proof)
+    except ProblemError as error:
+        raise FileError(f"{source}: {error} - at `$.certificate`") from None
+    return Schedule(data.name, problem, devices, proof)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _read_problem(data: ProblemField, source: str) -> Problem:
+    try:
+        return Problem(
+            devices=data.devices,
+            placement=data.placement,
+            stages=tuple(
+                StageCost(**{name: getattr(stage, name) for name in StageCost.__slots__})
+                for stage in data.stages
+            ),
+            streams=tuple(
+                Stream(stream.name, stream.microbatches, tuple(stream.route))
+                for stream in data.streams
+            ),
+            comm_ticks=data.comm_ticks,
+            limits_quanta=tuple(data.limits_quanta),
+            objective=Objective(data.objective),
+            units=Units(
+                data.units.time,
+                data.units.ticks_per_unit,
+                data.units.memory,
+                data.units.quanta_per_unit,
+            ),
+        )
+    except ProblemError as error:
+        raise FileError(f"{source}: {error} - at `$.problem`") from None
+
+
+def _read_devices(
+    data: ScheduleFile, problem: Problem, source: str
+) -> tuple[tuple[TimedOp, ...], ...]:
+    if len(data.devices) != problem.devices:
+        raise FileError(
+            f"{source}: {len(data.devices)} lists of ops for {problem.devices} devices "
+            "- at `$.devices`"
+        )
+    counts = {stream.name: stream.microbatches for stream in problem.streams}
+    seen: set[Op] = set()
+    devices = []
+    for device, rows in enumerate(data.devices):
+        if not rows:
+            raise FileError(f"{source}: device {device} has no ops - at `$.devices[{device}]`")
+        ops = []
+        for index, row in enumerate(rows):
+            where = f"at `$.devices[{device}][{index}]`"
+            try:
+                op = parse_op(row.op)
+            except FileError as error:
+                raise FileError(f"{source}: {error} - {where}") from None
+            for part in op.parts:
+                if part.microbatch >= counts.get(part.stream, 0) or part.stage >= len(
+                    problem.stages
+                ):
+                    raise FileError(f"{source}: the problem has no op {part} - {where}")
+                if part in seen:
+                    raise FileError(f"{source}: {part} appears twice - {where}")
+                seen.add(part)
+            ops.append(TimedOp(op, row.start, row.end))
+        devices.append(tuple(ops))
+    return tuple(devices)
+
+
+def load(path: str | Path) -> Schedule:
+    """Read a schedule file. Raises FileError when it cannot be read."""
+    return loads(read_bytes(path), source=str(path))
+
+
+def save(schedule: Schedule, path: str | Path) -> None:
+    """Write a schedule file atomically. Raises FileError when it cannot be written."""
+    write_atomic(path, dumps(schedule))
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """A file's bytes. Raises FileError, one line, when there are none to be had."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def write_atomic(path: str | Path, text: str | bytes) -> None:
+    """Write a whole file or none: temporary file beside it, fsync, rename. Raises FileError."""
+    target = Path(path)
+    data = text.encode() if isinstance(text, str) else text
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(target)
+    except OSError as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a schedule file."""
+    return msgspec.json.schema(ScheduleFile)

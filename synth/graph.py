@@ -1,0 +1,60 @@
+"""The dependency graph: F, B and W nodes with durations, edges with communication lags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import networkx as nx
+
+from synth.op import Kind, Op
+from synth.problem import Problem
+
+
+def dependencies(problem: Problem, node: Op) -> Iterator[tuple[Op, int]]:
+    """What an F, B or W node waits for, with the lag in ticks of each dependency.
+
+    F waits for the F of the stage before, B for its own F and for the B of the stage behind, W for
+    its own B (zero-bubble paper, section 2).
+    """
+    stream = problem.stream(node.stream)
+    route, stage = stream.route, node.stage
+    if node.kind is Kind.F:
+        if stage > 0:
+            before = Op(Kind.F, node.microbatch, stage - 1, node.stream)
+            yield before, problem.lag(route[stage - 1], route[stage])
+    elif node.kind is Kind.B:
+        yield node.sibling(Kind.F), 0
+        if stage + 1 < len(route):
+            behind = Op(Kind.B, node.microbatch, stage + 1, node.stream)
+            yield behind, problem.lag(route[stage + 1], route[stage])
+    else:
+        yield node.sibling(Kind.B), 0
+
+
+def all_nodes(problem: Problem) -> Iterator[Op]:
+    """Every F, B and W node of a problem."""
+    for stream in problem.streams:
+        for microbatch in range(stream.microbatches):
+            for stage in range(len(stream.route)):
+                for kind in (Kind.F, Kind.B, Kind.W):
+                    yield Op(kind, microbatch, stage, stream.name)
+
+
+def build_graph(problem: Problem) -> nx.DiGraph[Op]:
+    """The graph of all nodes.
+
+    Node attributes: `kind`, `device`, `duration` (ticks). Edge attribute: `lag` (ticks between the
+    end of one and the start of the other).
+    """
+    graph: nx.DiGraph[Op] = nx.DiGraph()
+    for node in all_nodes(problem):
+        graph.add_node(
+            node,
+            kind=str(node.kind),
+            device=problem.device(node),
+            duration=problem.duration(node),
+        )
+    for node in all_nodes(problem):
+        for before, lag in dependencies(problem, node):
+            graph.add_edge(before, node, lag=lag)
+    return graph

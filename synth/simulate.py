@@ -1,0 +1,178 @@
+"""Exact earliest times for given orders, memory over time, and communication counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from synth.errors import InvalidScheduleError
+from synth.graph import dependencies
+from synth.op import Kind, Op
+from synth.problem import Objective, Problem
+from synth.schedule import Orders, TimedOp, Timeline, makespan, spans
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPoint:
+    """What a device holds from a tick on, in quanta."""
+
+    tick: int
+    held: int
+
+
+def earliest(problem: Problem, orders: Orders, releases: Sequence[int] = ()) -> Timeline:
+    """Start every op as soon as its order and its dependencies allow.
+
+    `releases[d]` keeps device d from starting before that tick. Raises InvalidScheduleError, naming
+    the op each device is stuck at, when the orders contradict the dependencies.
+    """
+    done: dict[Op, int] = {}
+    waiting: dict[Op, list[int]] = {}
+    timed: list[list[TimedOp]] = [[] for _ in orders]
+    clock = list(releases) or [0] * len(orders)
+    ready = list(range(len(orders)))
+    while ready:
+        device = ready.pop()
+        order, mine = orders[device], timed[device]
+        while len(mine) < len(order):
+            op = order[len(mine)]
+            start = clock[device]
+            inside = op.nodes
+            for before, lag in _outer_dependencies(problem, inside):
+                end = done.get(before)
+                if end is None:
+                    waiting.setdefault(before, []).append(device)
+                    break
+                start = max(start, end + lag)
+            else:
+                clock[device] = end = start + problem.duration(op)
+                mine.append(TimedOp(op, start, end))
+                for node in inside:
+                    done[node] = end
+                    ready.extend(waiting.pop(node, ()))
+                continue
+            break
+    _check_complete(orders, timed)
+    return tuple(tuple(ops) for ops in timed)
+
+
+def _outer_dependencies(problem: Problem, nodes: tuple[Op, ...]) -> Iterator[tuple[Op, int]]:
+    """What the nodes of one op wait for, other than each other."""
+    for node in nodes:
+        for before, lag in dependencies(problem, node):
+            if before not in nodes:
+                yield before, lag
+
+
+def _check_complete(orders: Orders, timed: list[list[TimedOp]]) -> None:
+    stuck = [
+        f"device {device} at {order[len(mine)]}"
+        for device, (order, mine) in enumerate(zip(orders, timed, strict=True))
+        if len(mine) < len(order)
+    ]
+    if stuck:
+        raise InvalidScheduleError(
+            f"the orders wait for each other and never finish: {', '.join(stuck)}"
+        )
+
+
+def retime(problem: Problem, orders: Orders) -> Timeline:
+    """The best times for given orders: exact for both objectives.
+
+    For makespan these are the earliest times. For span, the first ops of a device may start later
+    so that its window shrinks: the smallest common window S is found by bisection, where a window
+    is feasible if pushing every device's first start up to its last end - S reaches a fixed point.
+    """
+    best = earliest(problem, orders)
+    if problem.objective is Objective.MAKESPAN:
+        return best
+    low = max(sum(timed.end - timed.start for timed in ops) for ops in best)
+    high = max(spans(best))
+    while low < high:
+        middle = (low + high) // 2
+        windowed = _fit_windows(problem, orders, best, middle)
+        if windowed is None:
+            low = middle + 1
+        else:
+            best, high = windowed, max(spans(windowed))
+    return best
+
+
+def _fit_windows(
+    problem: Problem, orders: Orders, start_from: Timeline, window: int
+) -> Timeline | None:
+    """Earliest times in which no device's span exceeds the window, or None when none exist."""
+    timeline = start_from
+    horizon = makespan(timeline) * (len(orders) + 1)
+    while max(spans(timeline)) > window:
+        releases = [max(ops[0].start, ops[-1].end - window) for ops in timeline]
+        timeline = earliest(problem, orders, releases)
+        if makespan(timeline) > horizon:
+            return None
+    return timeline
+
+
+def memory_profile(problem: Problem, device_ops: Sequence[TimedOp]) -> tuple[MemoryPoint, ...]:
+    """What a device holds over time, in quanta; allocations at an op's start, releases at its end.
+
+    At equal ticks releases come first, as an op that starts when another ends finds its room free.
+    """
+    changes: dict[int, list[int]] = {}
+    for timed in device_ops:
+        taken, freed = memory_change(problem, timed.op)
+        if taken:
+            changes.setdefault(timed.start, []).append(taken)
+        if freed:
+            changes.setdefault(timed.end, []).append(-freed)
+    ticks = sorted(changes)
+    held = accumulate(sum(changes[tick]) for tick in ticks)
+    return tuple(MemoryPoint(tick, amount) for tick, amount in zip(ticks, held, strict=True))
+
+
+def memory_change(problem: Problem, op: Op) -> tuple[int, int]:
+    """Quanta an op takes at its start and gives back at its end."""
+    taken = freed = 0
+    for part in op.parts:
+        cost = problem.stages[part.stage]
+        growth = max(0, cost.context_quanta - cost.activation_quanta)
+        if part.kind is Kind.F:
+            taken += cost.activation_quanta
+        elif part.kind is Kind.B:
+            taken += growth
+            freed += max(0, cost.activation_quanta - cost.context_quanta)
+        elif part.kind is Kind.W:
+            freed += cost.context_quanta
+        else:
+            taken += growth
+            freed += growth + cost.activation_quanta
+    return taken, freed
+
+
+def peaks(problem: Problem, devices: Timeline) -> tuple[int, ...]:
+    """The most each device holds, in quanta."""
+    return tuple(
+        max((point.held for point in memory_profile(problem, ops)), default=0) for ops in devices
+    )
+
+
+def in_flight(devices: Timeline, released_by: Kind) -> tuple[int, ...]:
+    """The most (micro-batch, stage) pairs each device holds from F until their B or their W ends."""
+
+    def peak(device_ops: Sequence[TimedOp], frees: Callable[[Op], bool]) -> int:
+        held = most = 0
+        for timed in device_ops:
+            held += sum(node.kind is Kind.F for node in timed.op.nodes)
+            most = max(most, held)
+            held -= sum(frees(node) for node in timed.op.nodes)
+        return most
+
+    return tuple(peak(ops, lambda node: node.kind is released_by) for ops in devices)
+
+
+def messages(problem: Problem) -> int:
+    """Point-to-point messages of one step: one per micro-batch, direction and device boundary."""
+    return sum(
+        2 * stream.microbatches * sum(a != b for a, b in zip(stream.route, stream.route[1:]))
+        for stream in problem.streams
+    )
