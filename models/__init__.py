@@ -1,0 +1,9 @@
+"""Plain torch modules that know nothing about pipelines, and how to cut them into stages.
+
+`build(name, stages, options)` is the registry: it returns a `Model`, which makes each stage, names
+the loss that closes the last one and draws the batches.
+"""
+
+from models.registry import NAMES, Model, Options, build
+
+__all__ = ["NAMES", "Model", "Options", "build"]
