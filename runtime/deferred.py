@@ -1,0 +1,170 @@
+"""Deferred W: a backward that computes input gradients and queues the weight-gradient work.
+
+Works for unmodified modules. While a stage's forward runs inside a `Deferral`, a torch-function
+mode redirects the operations whose weight gradient is worth splitting off (`deferred_ops`) to an
+autograd function whose backward returns the input gradient only and queues a `WeightWork`, which
+holds just the layer's input and the gradient of its output. Everything else (norm scales,
+free-standing parameters) gets its gradient inside B, as in any backward.
+
+The arithmetic is that of torch's own backward formulas, so gradients are bit-equal to an ordinary
+backward as long as the micro-batches' W run in the same order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from runtime.deferred_ops import REDIRECTED, REENTERED, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class WeightWork:
+    """The weight gradient that one layer still owes for one micro-batch."""
+
+    rule: Rule
+    weight: Tensor
+    bias: Tensor | None
+    """None also where the bias needs no gradient."""
+    layer_input: Tensor
+    output_gradient: Tensor
+
+    @torch.no_grad()
+    def run(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """The parameters with their gradients."""
+        of_weight, of_bias = self.rule.parameter_gradients(
+            self.output_gradient, self.layer_input, self.weight, self.bias
+        )
+        if self.bias is None or of_bias is None:
+            return ((self.weight, of_weight),)
+        return ((self.weight, of_weight), (self.bias, of_bias))
+
+
+class Deferral(TorchFunctionMode):
+    """One stage's forward for one micro-batch, and the W it leaves behind.
+
+    Enter it around the forward, give it the output gradients in `backward` (B), then `run` the W.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: list[WeightWork] = []
+        self.split: set[Tensor] = set()
+        """Parameters whose gradient is computed in W; filled by the forward."""
+
+    def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+        """Adds to the gradients of all leaves but the split parameters, whose work it queues."""
+        # Graph edges instead of tensors, or the mode would take the call for an operation and be
+        # off inside. It has to be on for layers that run their forward again in the backward.
+        edges = [torch.autograd.graph.get_gradient_edge(output) for output in outputs]
+        with self:
+            torch.autograd.backward(edges, gradients)
+
+    def run(self) -> None:
+        """Does the queued work, first in first out, letting go of each piece when it is done."""
+        uses = Counter(work.weight for work in self.queue)
+        uses.update(work.bias for work in self.queue if work.bias is not None)
+        sums: dict[Tensor, Tensor] = {}
+        self.queue.reverse()
+        while self.queue:
+            for parameter, gradient in self.queue.pop().run():
+                # Of a parameter used several times the uses are summed first, as autograd does.
+                partial = sums.pop(parameter, None)
+                total = gradient if partial is None else partial + gradient
+                uses[parameter] -= 1
+                if uses[parameter]:
+                    sums[parameter] = total
+                elif parameter.grad is None:
+                    parameter.grad = total
+                else:
+                    parameter.grad += total
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func in REENTERED:
+            # A mode is off while it handles a call; the calls made inside are to be seen too.
+            with self:
+                return REENTERED[func](*args, **(kwargs or {}))
+        if func in REDIRECTED and torch.is_grad_enabled():
+            found = REDIRECTED[func](*args, **(kwargs or {}))
+            if found is not None and self._splits(found.weight, found.bias):
+                return _InputGradientOnly.apply(  # type: ignore[no-untyped-call]
+                    self, found.rule, found.layer_input, found.weight, found.bias
+                )
+        return func(*args, **(kwargs or {}))
+
+    def _splits(self, weight: Tensor, bias: Tensor | None) -> bool:
+        """Whether W can add to the gradients of these tensors later."""
+        # Under autocast the operation casts its inputs inside, out of this mode's sight.
+        if torch.is_autocast_enabled(weight.device.type):
+            return False
+        if not _is_trained_parameter(weight):
+            return False
+        if bias is not None and bias.requires_grad:
+            if not _is_trained_parameter(bias):
+                return False
+            self.split.add(bias)
+        self.split.add(weight)
+        return True
+
+
+class _InputGradientOnly(torch.autograd.Function):
+    """A layer whose backward leaves the gradients of its parameters to W.
+
+    The parameters are inputs although no gradient is returned for them: that makes the output part
+    of the graph where the layer's own input needs no gradient, as in the first stage.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        deferral: Deferral,
+        rule: Rule,
+        layer_input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+    ) -> Tensor:
+        # The parameter itself as well as its saved value: checkpointing saves a copy of the tensor.
+        ctx.deferral, ctx.rule, ctx.weight = deferral, rule, weight
+        ctx.bias = bias if bias is not None and bias.requires_grad else None
+        ctx.save_for_backward(layer_input, weight)
+        return rule.output(layer_input, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        layer_input, weight = ctx.saved_tensors
+        # Detached, or the queue would keep the whole graph before this layer alive.
+        owed = WeightWork(
+            ctx.rule, ctx.weight, ctx.bias, layer_input.detach(), gradients[0].detach()
+        )
+        ctx.deferral.queue.append(owed)
+        if not ctx.needs_input_grad[2]:
+            return None, None, None, None, None
+        with torch.no_grad():
+            passed_on = ctx.rule.input_gradient(gradients[0], layer_input, weight)
+        return None, None, passed_on, None, None
+
+
+def unsplit(module: nn.Module, deferral: Deferral) -> list[str]:
+    """Names of the trained parameters whose gradient B computes; known after a forward."""
+    return [
+        name
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad and parameter not in deferral.split
+    ]
+
+
+def _is_trained_parameter(tensor: Tensor) -> bool:
+    # An input of the stage is a leaf with a gradient too, but B owes that gradient to its sender.
+    return isinstance(tensor, nn.Parameter) and tensor.is_leaf and tensor.requires_grad

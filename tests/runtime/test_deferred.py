@@ -1,0 +1,241 @@
+"""Deferred W: the same gradients as an ordinary backward, later, and with less held in between."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from models import gpt
+from runtime.deferred import Deferral, unsplit
+
+
+class Tied(nn.Module):
+    """One table used as embedding and as projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(11, 6, padding_idx=2)
+        self.scale = nn.Parameter(torch.ones(6))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return functional.linear(self.table(tokens) * self.scale, self.table.weight)
+
+
+class SelfAttention(nn.Module):
+    """torch's own attention, query, key and value from one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed: Tensor = self.attention(x, x, x, need_weights=False)[0]
+        return mixed
+
+
+class Recomputing(nn.Module):
+    """A layer that keeps nothing and runs its forward again in the backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        again: Tensor = checkpoint(self.inner, x, use_reentrant=False)
+        return again
+
+
+class InputAsWeight(nn.Module):
+    """Uses its input where a layer has its weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Parameter(torch.randn(3, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(self.features, x)
+
+
+def half_frozen() -> nn.Module:
+    module = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 8))
+    module[0].weight.requires_grad_(False)
+    module[2].bias.requires_grad_(False)
+    module[3].requires_grad_(False)
+    return module
+
+
+def convolutions() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(4, 6, 3, padding="same", bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Conv2d(6, 8, 3, stride=2, padding=1, groups=2),
+        nn.ConvTranspose2d(8, 4, 3, stride=2, output_padding=1),
+        nn.Conv2d(4, 2, 3, padding="same", dilation=2),
+        nn.Flatten(2),
+        nn.Conv1d(2, 3, 5, dilation=2, padding_mode="circular", padding=1),
+        nn.Conv1d(3, 2, 2, padding="valid"),
+    )
+
+
+def block() -> nn.Module:
+    config = gpt.GPTConfig(layers=1, width=8, heads=2, context=5, dtype=torch.float64)
+    return gpt.stage(config, 1, 0)
+
+
+TOKENS = torch.tensor([[1, 2, 3, 2, 9], [0, 2, 10, 10, 4]])
+IMAGES = torch.randn(2, 4, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+ROWS = torch.randn(2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+MATRIX = ROWS[0]
+
+CASES: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(8, 9), nn.GELU(), nn.Linear(9, 3, bias=False)), ROWS),
+    "gpt": (block, TOKENS),
+    "tied": (Tied, TOKENS),
+    "attention": (SelfAttention, ROWS),
+    "encoder layer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), ROWS),
+    "checkpoint": (Recomputing, ROWS),
+    "convolutions": (convolutions, IMAGES),
+    "half frozen": (half_frozen, ROWS),
+    "input as weight": (InputAsWeight, MATRIX),
+    "gru": (lambda: nn.GRU(8, 4), ROWS),
+    "parameters only": (lambda: nn.LayerNorm(8), ROWS),
+}
+
+
+def first_output(output: Tensor | tuple[Tensor, ...]) -> Tensor:
+    return output if isinstance(output, Tensor) else output[0]
+
+
+def split_step(module: nn.Module, x: Tensor) -> Deferral:
+    """F and B of one micro-batch with a loss that weighs every output differently."""
+    deferral = Deferral()
+    with deferral:
+        output = first_output(module(x))
+    gradient = torch.arange(output.numel(), dtype=output.dtype).view_as(output).cos()
+    deferral.backward([output], [gradient])
+    return deferral
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("with_input_gradient", [True, False], ids=["middle", "first"])
+def test_gradients_are_those_of_an_ordinary_backward(case: str, with_input_gradient: bool) -> None:
+    build, data = CASES[case]
+    torch.manual_seed(0)
+    module = build().to(torch.float64)
+    plain = copy.deepcopy(module)
+    inputs = []
+    for _ in range(3):  # three micro-batches
+        x = data.clone().requires_grad_(with_input_gradient and data.is_floating_point())
+        y = x.detach().clone().requires_grad_(x.requires_grad)
+        split_step(module, x).run()
+        output = first_output(plain(y))
+        output.backward(torch.arange(output.numel(), dtype=output.dtype).view_as(output).cos())
+        inputs.append((x, y))
+    for mine, theirs in inputs:
+        assert mine.requires_grad is (theirs.grad is not None)
+        assert mine.grad is None or torch.equal(mine.grad, theirs.grad)
+    for (name, mine), theirs in zip(module.named_parameters(), plain.parameters(), strict=True):
+        assert (mine.grad is None) == (theirs.grad is None), name
+        assert mine.grad is None or torch.equal(mine.grad, theirs.grad), name
+
+
+def test_weights_have_no_gradient_before_w_and_what_is_not_split_is_named() -> None:
+    module = block()
+    deferral = split_step(module, TOKENS)
+    missing = {name for name, parameter in module.named_parameters() if parameter.grad is None}
+    assert sorted(unsplit(module, deferral)) == [
+        "head.norm.bias",
+        "head.norm.weight",
+        "layer0.norm1.bias",
+        "layer0.norm1.weight",
+        "layer0.norm2.bias",
+        "layer0.norm2.weight",
+    ]
+    assert missing == dict(module.named_parameters()).keys() - set(unsplit(module, deferral))
+    deferral.run()
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_attention_projections_are_split_inside_torch_s_own_module() -> None:
+    module = SelfAttention().to(torch.float64)
+    assert unsplit(module, split_step(module, ROWS)) == []
+
+
+def test_after_b_only_layer_inputs_and_output_gradients_are_held() -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Softmax(-1), nn.Linear(8, 8), nn.GELU())
+    module.to(torch.float64)
+    seen: dict[str, weakref.ref[Tensor]] = {}
+
+    def watch(name: str) -> Callable[..., None]:
+        def hook(_module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            seen[name] = weakref.ref(output.untyped_storage())
+
+        return hook
+
+    names = ("linear1", "gelu", "softmax", "linear2", "last")
+    for name, layer in zip(names, module, strict=True):
+        layer.register_forward_hook(watch(name))
+    deferral = split_step(module, ROWS)
+    held = {work.layer_input.data_ptr() for work in deferral.queue}
+    assert len(deferral.queue) == 2
+    assert {work.layer_input.shape for work in deferral.queue} == {ROWS.shape}
+    assert all(work.layer_input.grad_fn is None for work in deferral.queue)
+    # Of the activations only the input of the second linear (the softmax's output) is alive.
+    alive = {name for name, storage in seen.items() if storage() is not None}
+    assert alive == {"softmax"}
+    assert ROWS.data_ptr() in held
+    deferral.run()
+    assert seen["softmax"]() is None
+
+
+def test_of_what_autograd_saved_only_layer_inputs_outlive_b() -> None:
+    module = block()
+    saved: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def watch(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = weakref.ref(storage)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(watch, lambda tensor: tensor):
+        deferral = split_step(module, TOKENS)
+    for parameter in module.parameters():
+        saved.pop(parameter.data_ptr(), None)
+    saved.pop(TOKENS.data_ptr())
+    inputs = {work.layer_input.untyped_storage().data_ptr() for work in deferral.queue}
+    alive = {start for start, storage in saved.items() if storage() is not None}
+    assert len(deferral.queue) == 7  # two embeddings, four projections of the layer, the head
+    assert len(alive) == 6  # positions, four inputs of projections, the head's input
+    assert alive <= inputs
+    assert len(saved) > 2 * len(alive)
+
+
+def test_a_convolution_padded_on_one_side_stays_as_it_is() -> None:
+    module = nn.Conv1d(2, 2, 2, padding="same")
+    with pytest.warns(UserWarning, match="even kernel lengths"):
+        deferral = split_step(module, torch.ones(1, 2, 4))
+    assert unsplit(module, deferral) == ["weight", "bias"]
+    assert module.weight.grad is not None
+
+
+def test_inside_autocast_nothing_is_split() -> None:
+    module = nn.Linear(8, 8)
+    deferral = Deferral()
+    with deferral, torch.autocast("cpu", torch.bfloat16):
+        module(ROWS.float()).sum()
+    assert unsplit(module, deferral) == ["weight", "bias"]
+
+
+def test_without_gradients_nothing_is_queued() -> None:
+    deferral = Deferral()
+    with deferral, torch.no_grad():
+        nn.Linear(8, 8)(ROWS.float())
+    assert not deferral.split
