@@ -1,0 +1,178 @@
+"""Lowering: a schedule becomes one program per rank, with every send and receive in its place.
+
+A message belongs to an ordered channel; it has no other identity, so both ends must order a
+channel's messages alike. The rule: a message takes place at the end of the op that produces it, and
+every rank lines its ops up by their end and its messages by their time. Ties go by the sender's
+rank, then by position in the sender's order. So all ranks agree on one order of all messages, and
+a receive is posted neither later than the send nor while an op runs that ends before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from synth.op import Kind, Op
+from synth.problem import Problem
+from synth.schedule import Schedule
+
+
+class Direction(StrEnum):
+    """What a channel carries."""
+
+    ACTIVATIONS = "act"
+    GRADIENTS = "grad"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Channel:
+    """One ordered way from rank to rank."""
+
+    source: int
+    target: int
+    stream: str
+    direction: Direction
+
+    def __str__(self) -> str:
+        of_stream = f" of {self.stream}" if self.stream else ""
+        return f"{self.source}->{self.target} {self.direction}{of_stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The output of an F or the input gradient of a B, on its way to another rank."""
+
+    channel: Channel
+    producer: Op
+    """The F or B node that makes it."""
+    consumer: Op
+    """The F or B node that needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Run an op; waits for the receives that feed it."""
+
+    op: Op
+
+    def __str__(self) -> str:
+        return str(self.op)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Hand a message to its channel; does not wait."""
+
+    message: Message
+
+    def __str__(self) -> str:
+        return f"send of {self.message.producer} to rank {self.message.channel.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Post the receive of a message; does not wait."""
+
+    message: Message
+
+    def __str__(self) -> str:
+        return f"receive of {self.message.producer} from rank {self.message.channel.source}"
+
+
+Instruction = Compute | Send | Receive
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What every rank does, in order."""
+
+    ranks: tuple[tuple[Instruction, ...], ...]
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Every channel in use, in the one order in which all ranks set them up."""
+        return tuple(
+            sorted(
+                {
+                    step.message.channel
+                    for steps in self.ranks
+                    for step in steps
+                    if isinstance(step, Send)
+                }
+            )
+        )
+
+    def slots(self, rank: int) -> dict[Channel, int]:
+        """Receive buffers that a rank needs per channel: the most posted and not yet consumed."""
+        posted: Counter[Channel] = Counter()
+        most: dict[Channel, int] = {}
+        feeds: dict[Op, Channel] = {}
+        for step in self.ranks[rank]:
+            if isinstance(step, Receive):
+                channel = step.message.channel
+                feeds[step.message.consumer] = channel
+                posted[channel] += 1
+                most[channel] = max(most.get(channel, 0), posted[channel])
+            elif isinstance(step, Compute):
+                posted.subtract(feeds.pop(node) for node in step.op.nodes if node in feeds)
+        return most
+
+
+def lower(schedule: Schedule) -> Program:
+    """Places every send and receive of a valid schedule."""
+    # Sorted by (time, computes before messages, sender, position, node): see the module's rule.
+    placed: list[list[tuple[tuple[int, ...], Instruction]]] = [[] for _ in schedule.devices]
+    for rank, timed_ops in enumerate(schedule.devices):
+        for position, timed in enumerate(timed_ops):
+            placed[rank].append(((timed.end, 0, rank, position, 0), Compute(timed.op)))
+            for index, node in enumerate(timed.op.nodes):
+                message = message_of(schedule.problem, node)
+                if message is not None:
+                    key = (timed.end, 1, rank, position, index)
+                    placed[rank].append((key, Send(message)))
+                    placed[message.channel.target].append((key, Receive(message)))
+    return Program(
+        tuple(
+            tuple(step for _, step in sorted(steps, key=lambda entry: entry[0])) for steps in placed
+        )
+    )
+
+
+def successor(problem: Problem, node: Op) -> Op | None:
+    """The F or B node on the neighbouring stage that needs the result of this node, if any."""
+    if node.kind is Kind.F and node.stage + 1 < len(problem.stages):
+        return Op(Kind.F, node.microbatch, node.stage + 1, node.stream)
+    if node.kind is Kind.B and node.stage > 0:
+        return Op(Kind.B, node.microbatch, node.stage - 1, node.stream)
+    return None
+
+
+def message_of(problem: Problem, node: Op) -> Message | None:
+    """The message that a node's result travels in; None where it stays on its device."""
+    consumer = successor(problem, node)
+    if consumer is None:
+        return None
+    source, target = problem.device(node), problem.device(consumer)
+    if source == target:
+        return None
+    direction = Direction.ACTIVATIONS if node.kind is Kind.F else Direction.GRADIENTS
+    return Message(Channel(source, target, node.stream, direction), node, consumer)
+
+
+def program_json(program: Program) -> dict[str, Any]:
+    """The program as plain JSON values, one object per instruction."""
+    return {
+        "format": "pipesynth.program",
+        "version": 1,
+        "ranks": [[_step_json(step) for step in steps] for steps in program.ranks],
+    }
+
+
+def _step_json(step: Instruction) -> dict[str, str | int]:
+    if isinstance(step, Compute):
+        return {"compute": str(step.op)}
+    if isinstance(step, Send):
+        return {"send": str(step.message.producer), "to": step.message.channel.target}
+    return {"receive": str(step.message.producer), "from": step.message.channel.source}
