@@ -28,7 +28,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL_TICKS)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOTAL_TICKS)]
 
 
-class _Strict(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class _Strict(msgspec.Struct, forbid_unknown_fields=True):
     """Base of the file's objects: unknown fields are refused."""
 
 

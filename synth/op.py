@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One op, written `F3@1` (kind, micro-batch, stage) or `F3@1/up` where there are several streams.
+    """One op, written `F3@1` (kind, micro-batch, stage); `F3@1/up` where there are several streams.
 
     An overlapped pair has kind FB, the identity of its F, and the backward it overlaps as
     `partner`; it is written `F3@1+BW0@6`.
@@ -100,6 +100,8 @@ def parse_op(text: str) -> Op:
 def _parse_simple(text: str, whole: str) -> Op:
     match = _SIMPLE.fullmatch(text)
     if match is None:
-        raise FileError(f"{whole!r} is not an op: write kind, micro-batch, stage as in F3@1 or F3@1/up")
+        raise FileError(
+            f"{whole!r} is not an op: write kind, micro-batch, stage as in F3@1 or F3@1/up"
+        )
     kind, microbatch, stage, stream = match.groups()
     return Op(_kind(kind), int(microbatch), int(stage), stream or "")

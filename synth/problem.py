@@ -206,7 +206,9 @@ def _check(problem: Problem) -> None:
 def _check_streams(problem: Problem) -> None:
     names = [stream.name for stream in problem.streams]
     if names != [""] and not all(re.fullmatch(r"[a-z][a-z0-9_-]*", name) for name in names):
-        raise ProblemError("with several streams each needs a lower-case name; a single one has none")
+        raise ProblemError(
+            "with several streams each needs a lower-case name; a single one has none"
+        )
     if len(set(names)) != len(names):
         raise ProblemError(f"stream names must differ, got {names}")
     for stream in problem.streams:

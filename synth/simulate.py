@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from synth.errors import InvalidScheduleError
 from synth.graph import dependencies
 from synth.op import Kind, Op
 from synth.problem import Objective, Problem
-from synth.schedule import Orders, TimedOp, Timeline, makespan, spans
+from synth.schedule import Orders, TimedOp, Timeline, spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,13 @@ def _fit_windows(
 ) -> Timeline | None:
     """Earliest times in which no device's span exceeds the window, or None when none exist."""
     timeline = start_from
-    horizon = makespan(timeline) * (len(orders) + 1)
+    # In a fixed point no end lies beyond a path that crosses every device's window edge once.
+    total = max(ops[-1].end for ops in timeline)
+    horizon = total + len(orders) * max(0, total - window)
     while max(spans(timeline)) > window:
         releases = [max(ops[0].start, ops[-1].end - window) for ops in timeline]
         timeline = earliest(problem, orders, releases)
-        if makespan(timeline) > horizon:
+        if max(ops[-1].end for ops in timeline) > horizon:
             return None
     return timeline
 
@@ -157,7 +159,7 @@ def peaks(problem: Problem, devices: Timeline) -> tuple[int, ...]:
 
 
 def in_flight(devices: Timeline, released_by: Kind) -> tuple[int, ...]:
-    """The most (micro-batch, stage) pairs each device holds from F until their B or their W ends."""
+    """The most (micro-batch, stage) pairs each device holds from F to the end of B, or of W."""
 
     def peak(device_ops: Sequence[TimedOp], frees: Callable[[Op], bool]) -> int:
         held = most = 0
@@ -173,6 +175,6 @@ def in_flight(devices: Timeline, released_by: Kind) -> tuple[int, ...]:
 def messages(problem: Problem) -> int:
     """Point-to-point messages of one step: one per micro-batch, direction and device boundary."""
     return sum(
-        2 * stream.microbatches * sum(a != b for a, b in zip(stream.route, stream.route[1:]))
+        2 * stream.microbatches * sum(a != b for a, b in pairwise(stream.route))
         for stream in problem.streams
     )

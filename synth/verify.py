@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from synth.op import Kind, Op
 from synth.problem import Objective, Problem
@@ -97,7 +98,7 @@ def _name(key: tuple[str, str, int, int]) -> str:
 
 
 def _check_one_at_a_time(device: int, ops: tuple[TimedOp, ...]) -> Iterator[Violation]:
-    for before, after in zip(ops, ops[1:], strict=False):
+    for before, after in pairwise(ops):
         if after.start < before.start:
             text = f"listed after {before.op}, which starts later, on device {device}"
             yield Violation("order", str(after.op), after.start, text)
