@@ -61,7 +61,7 @@ class SleepStage:
     def backward_act(self, microbatch: int, gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Takes `backward_act_ms`; returns gradients of the size of the payload."""
         deadline_s = time.monotonic() + self.times.backward_act_ms / 1e3
-        passed_on = (payload(),) if self.last else gradients
+        passed_on = (_payload(),) if self.last else gradients
         wait_until(deadline_s)
         return passed_on
 
@@ -72,12 +72,12 @@ class SleepStage:
     def backward(self, microbatch: int, gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Takes `fused_ms`; returns gradients of the size of the payload."""
         deadline_s = time.monotonic() + self.times.fused_ms / 1e3
-        passed_on = (payload(),) if self.last else gradients
+        passed_on = (_payload(),) if self.last else gradients
         wait_until(deadline_s)
         return passed_on
 
 
-def payload() -> Tensor:
+def _payload() -> Tensor:
     """What sleeping stages pass to each other: (PAYLOAD_BYTES,) uint8."""
     return torch.zeros(PAYLOAD_BYTES, dtype=torch.uint8)
 

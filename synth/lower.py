@@ -9,7 +9,7 @@ a receive is posted neither later than the send nor while an op runs that ends b
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -159,6 +159,42 @@ def message_of(problem: Problem, node: Op) -> Message | None:
         return None
     direction = Direction.ACTIVATIONS if node.kind is Kind.F else Direction.GRADIENTS
     return Message(Channel(source, target, node.stream, direction), node, consumer)
+
+
+def sends_done_at(program: Program, rank: int) -> dict[Message, tuple[Message, ...]]:
+    """Which sends of a rank are certainly complete when a message has come in.
+
+    A send is complete once its consumer has run, and a message shows that everything its sender did
+    before has happened. So send buffers can be let go of without asking the transport.
+    """
+    places = [_places(steps) for steps in program.ranks]
+    waiting: dict[int, deque[Message]] = {}
+    for step in program.ranks[rank]:
+        if isinstance(step, Send):
+            waiting.setdefault(step.message.channel.target, deque()).append(step.message)
+    for peer, sent in waiting.items():
+        waiting[peer] = deque(sorted(sent, key=lambda m: places[peer][m.consumer]))
+    done: dict[Message, tuple[Message, ...]] = {}
+    answers = [step.message for step in program.ranks[rank] if isinstance(step, Receive)]
+    for answer in sorted(answers, key=lambda message: places[rank][message.consumer]):
+        peer = answer.channel.source
+        sent, complete = waiting.get(peer, deque()), []
+        while sent and places[peer][sent[0].consumer] < places[peer][answer]:
+            complete.append(sent.popleft())
+        if complete:
+            done[answer] = tuple(complete)
+    return done
+
+
+def _places(steps: tuple[Instruction, ...]) -> dict[Op | Message, int]:
+    """Where a rank computes each node and sends each message."""
+    places: dict[Op | Message, int] = {}
+    for index, step in enumerate(steps):
+        if isinstance(step, Compute):
+            places.update(dict.fromkeys(step.op.nodes, index))
+        elif isinstance(step, Send):
+            places[step.message] = index
+    return places
 
 
 def program_json(program: Program) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from synth.lower import (
     Send,
     lower,
     program_json,
+    sends_done_at,
 )
 from synth.op import Kind, Op, pair, parse_op
 from synth.problem import Problem, make_problem
@@ -74,6 +75,15 @@ def test_slots_count_what_is_posted_and_not_yet_consumed() -> None:
     program = lower(schedule(problem, (orders[0], rest[0])))
     # Both F1 and F2 are sent while rank 1 works on micro-batch 0.
     assert program.slots(1) == {Channel(0, 1, "", Direction.ACTIVATIONS): 2}
+
+
+def test_send_buffers_are_let_go_when_an_answer_shows_that_they_were_read() -> None:
+    program = lower(schedule(make_problem(2, 2), GPIPE_2_2))
+    done = sends_done_at(program, 0)
+    named = {str(m.producer): [str(sent.producer) for sent in done[m]] for m in done}
+    # Rank 1 reads both activations before it sends the first gradient.
+    assert named == {"B0@1": ["F0@0", "F1@0"]}
+    assert sends_done_at(program, 1) == {}  # nothing comes back for a gradient
 
 
 def test_stages_on_one_device_hand_over_without_a_message() -> None:

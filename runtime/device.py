@@ -1,0 +1,87 @@
+"""The device a rank computes on, and its clock."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+
+class Clock(Protocol):
+    """Marks moments in the device's order of execution."""
+
+    def start(self) -> None:
+        """Begins a step; earlier marks are void."""
+
+    def mark(self) -> Any:
+        """The moment at which everything issued so far is done; cheap, does not wait."""
+
+    def seconds(self, marks: Sequence[Any]) -> list[float]:
+        """The marks on the host's monotonic clock, once all of them have passed."""
+
+
+class HostClock:
+    """For devices that compute while the host waits: a mark is the time itself."""
+
+    def start(self) -> None:
+        """Nothing to do."""
+
+    def mark(self) -> float:
+        """Seconds on the monotonic clock, which all processes of a host share."""
+        return time.monotonic()
+
+    def seconds(self, marks: Sequence[float]) -> list[float]:
+        """The marks themselves."""
+        return list(marks)
+
+
+class CudaClock:
+    """For CUDA: marks are events on the current stream, tied to the host's clock once a step."""
+
+    def __init__(self) -> None:
+        self._origin: torch.cuda.Event | None = None
+        self._origin_s = 0.0
+
+    def start(self) -> None:
+        """Ties an event to the host's clock at a moment when the device is idle."""
+        torch.cuda.synchronize()
+        self._origin = _event()
+        self._origin.record()
+        self._origin_s = time.monotonic()
+
+    def mark(self) -> torch.cuda.Event:
+        """An event recorded on the current stream."""
+        event = _event()
+        event.record()
+        return event
+
+    def seconds(self, marks: Sequence[torch.cuda.Event]) -> list[float]:
+        """Waits for the device and reads the events."""
+        assert self._origin is not None, "seconds() before start()"
+        torch.cuda.synchronize()
+        return [self._origin_s + self._origin.elapsed_time(mark) / 1e3 for mark in marks]
+
+
+def pick_device(wanted: str = "auto") -> tuple[torch.device, str]:
+    """The device of this rank and the backend that connects it.
+
+    Args:
+        wanted: "cpu" for gloo, "cuda" for NCCL, "auto" for CUDA where there is one.
+    """
+    if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()):
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+        return device, "nccl"
+    return torch.device("cpu"), "gloo"
+
+
+def make_clock(device: torch.device) -> Clock:
+    """The clock that fits a device."""
+    return CudaClock() if device.type == "cuda" else HostClock()
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

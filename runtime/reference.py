@@ -1,0 +1,79 @@
+"""The reference: the same step in one process, with plain autograd and no pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from runtime.stage import Loss
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Loss and gradients of one step."""
+
+    loss: Tensor
+    """Mean over the micro-batches: a scalar."""
+    losses: tuple[Tensor, ...]
+    """Of each micro-batch."""
+    gradients: dict[str, Tensor]
+    """By `stage.parameter`, as `parameter_names` gives them; trained parameters only."""
+
+
+def reference_step(
+    modules: Sequence[nn.Module], inputs: Tensor, targets: Tensor, microbatches: int, loss: Loss
+) -> Reference:
+    """Runs one step on all stages; the loss is the mean over the micro-batches.
+
+    The modules' own gradients are left untouched.
+
+    Args:
+        modules: every stage, in order.
+        inputs: the whole batch, samples along dimension 0.
+        targets: likewise.
+        microbatches: how many equal parts the batch is cut into.
+        loss: mean loss of (output, target).
+    """
+    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    kept = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    losses: list[Tensor] = []
+    for part, target in zip(
+        inputs.tensor_split(microbatches), targets.tensor_split(microbatches), strict=True
+    ):
+        value = part
+        for module in modules:
+            value = module(value)
+        own = loss(value, target)
+        torch.autograd.backward(own, torch.full_like(own, 1 / microbatches))
+        losses.append(own.detach())
+    gradients = {
+        name: torch.zeros_like(p) if p.grad is None else p.grad
+        for stage, module in enumerate(modules)
+        for name, p in parameter_names(stage, module)
+    }
+    for parameter, own_gradient in zip(parameters, kept, strict=True):
+        parameter.grad = own_gradient
+    return Reference(torch.stack(losses).mean(), tuple(losses), gradients)
+
+
+def parameter_names(stage: int, module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """The trained parameters of a stage, named `stage.parameter`."""
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            yield f"{stage}.{name}", parameter
+
+
+def relative_error(mine: Tensor | None, theirs: Tensor) -> float:
+    """Largest difference over the largest value of the reference; infinite where one is missing."""
+    if mine is None or mine.shape != theirs.shape:
+        return float("inf")
+    if torch.equal(mine, theirs):
+        return 0.0
+    scale = theirs.abs().max().item() or 1.0
+    difference = (mine - theirs).abs().max().item() / scale
+    return float("inf") if difference != difference else difference

@@ -1,0 +1,81 @@
+"""A rank's membership in a job that torchrun started."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import HashStore, PrefixStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from runtime.device import pick_device
+from runtime.errors import PeerError
+from synth.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """This rank, its device, and the store that all ranks share."""
+
+    rank: int
+    world: int
+    device: torch.device
+    backend: str
+    store: Any
+    """A torch store; it lives in the launcher, so it outlives a failing rank."""
+    timeout_s: float
+
+    def close(self) -> None:
+        """Leaves the job."""
+        if self.world > 1:
+            dist.destroy_process_group()
+
+    def barrier(self) -> None:
+        """Waits for every rank.
+
+        Raises:
+            PeerError: a rank is gone or does not come in time.
+        """
+        if self.world == 1:
+            return
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            reason = str(error).strip().split("\n")[0]
+            raise PeerError(f"rank {self.rank} waits for all ranks in vain: {reason}") from error
+
+
+def connect(devices: int, *, device: str = "auto", timeout_s: float = 60.0) -> Session:
+    """Joins the job that this process was started in; alone where it was started by hand.
+
+    Args:
+        devices: how many ranks the schedule is for.
+        device: "auto", "cpu" or "cuda".
+        timeout_s: how long to wait for a peer before giving it up.
+
+    Raises:
+        UsageError: the job has another number of ranks.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world != devices:
+        raise UsageError(
+            f"the schedule is for {devices} devices, this job has {world} ranks; "
+            f"start it with --nproc-per-node {devices}"
+        )
+    chosen, backend = pick_device(device)
+    if world == 1:
+        return Session(0, 1, chosen, backend, HashStore(), timeout_s)
+    timeout = timedelta(seconds=timeout_s)
+    store, rank, world = next(rendezvous("env://", timeout=timeout))
+    # Every attempt of an elastic job has keys of its own.
+    prefix = f"pipesynth/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    own = PrefixStore(prefix, store)
+    own.set_timeout(timeout)
+    dist.init_process_group(
+        backend, store=PrefixStore("group", own), rank=rank, world_size=world, timeout=timeout
+    )
+    return Session(rank, world, chosen, backend, own, timeout_s)
