@@ -49,18 +49,29 @@ class Session:
             raise PeerError(f"rank {self.rank} waits for all ranks in vain: {reason}") from error
 
 
-def connect(devices: int, *, device: str = "auto", timeout_s: float = 60.0) -> Session:
+def open_store(timeout_s: float) -> Any:
+    """The store of the job that torchrun started; every attempt of the job has keys of its own."""
+    timeout = timedelta(seconds=timeout_s)
+    store, _, _ = next(rendezvous("env://", timeout=timeout))
+    store.set_timeout(timeout)
+    return PrefixStore(f"pipesynth/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def connect(
+    devices: int, *, device: str = "auto", timeout_s: float = 60.0, store: Any = None
+) -> Session:
     """Joins the job that this process was started in; alone where it was started by hand.
 
     Args:
         devices: how many ranks the schedule is for.
         device: "auto", "cpu" or "cuda".
         timeout_s: how long to wait for a peer before giving it up.
+        store: what `open_store` gave, if it was called before.
 
     Raises:
         UsageError: the job has another number of ranks.
     """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if world != devices:
         raise UsageError(
             f"the schedule is for {devices} devices, this job has {world} ranks; "
@@ -68,14 +79,13 @@ def connect(devices: int, *, device: str = "auto", timeout_s: float = 60.0) -> S
         )
     chosen, backend = pick_device(device)
     if world == 1:
-        return Session(0, 1, chosen, backend, HashStore(), timeout_s)
-    timeout = timedelta(seconds=timeout_s)
-    store, rank, world = next(rendezvous("env://", timeout=timeout))
-    # Every attempt of an elastic job has keys of its own.
-    prefix = f"pipesynth/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    own = PrefixStore(prefix, store)
-    own.set_timeout(timeout)
+        return Session(0, 1, chosen, backend, store or HashStore(), timeout_s)
+    own = store or open_store(timeout_s)
     dist.init_process_group(
-        backend, store=PrefixStore("group", own), rank=rank, world_size=world, timeout=timeout
+        backend,
+        store=PrefixStore("group", own),
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=timeout_s),
     )
     return Session(rank, world, chosen, backend, own, timeout_s)

@@ -1,0 +1,95 @@
+"""Starts all ranks on this machine with torchrun, and turns its noise into one line.
+
+A rank that fails says so in one line; torchrun then adds pages of its own and exits with 1 whatever
+the reason. The launcher lets the line through, keeps the pages back and exits with the rank's code.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+EXIT_FILE = "PIPESYNTH_EXIT_FILE"
+"""Environment variable: where the first rank that fails leaves its exit code."""
+
+PREFIX = "pipesynth: "
+"""Begins every line with which a rank reports why it failed."""
+
+_TORCHRUN_LOG = re.compile(r"[WEI]\d{4} ")
+_KEPT_LINES = 40
+_GRACE_S = 20.0
+
+
+def main(argv: Sequence[str], ranks: int) -> int:
+    """Runs `python -m runtime` with these arguments in every rank; returns the exit code."""
+    with tempfile.TemporaryDirectory(prefix="pipesynth-") as folder:
+        exit_file = Path(folder) / "exit"
+        job = subprocess.Popen(
+            torchrun(argv, ranks), env=_environment(exit_file), stderr=subprocess.PIPE, text=True
+        )
+        assert job.stderr is not None
+        try:
+            held_back = _pass_on(job.stderr)
+            code = job.wait()
+        except KeyboardInterrupt:
+            # Ctrl-C reached torchrun too, which is stopping its ranks.
+            return _stop(job)
+        if code == 0:
+            return 0
+        if exit_file.exists():
+            return int(exit_file.read_text())
+        sys.stderr.writelines(held_back)
+        print(f"{PREFIX}torchrun ended with code {code}", file=sys.stderr)
+        return 1
+
+
+def torchrun(argv: Sequence[str], ranks: int) -> list[str]:
+    """The command that starts `ranks` ranks of this runtime on this machine."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return [*launcher, "--nproc-per-node", str(ranks), "-m", "runtime", *argv]
+
+
+def _environment(exit_file: Path) -> dict[str, str]:
+    root = str(Path(__file__).resolve().parent.parent)
+    path = os.environ.get("PYTHONPATH")
+    return {
+        "OMP_NUM_THREADS": "1",  # ranks share the cores
+        **os.environ,
+        # A folder named models or runtime where the user stands must not hide ours.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root,
+        EXIT_FILE: str(exit_file),
+    }
+
+
+def _pass_on(errors: IO[str]) -> deque[str]:
+    """Copies what the ranks write until one has failed; returns the end of what was held back."""
+    held_back: deque[str] = deque(maxlen=_KEPT_LINES)
+    failed = False
+    for line in errors:
+        if line.startswith(PREFIX):
+            failed = True
+        elif failed or _TORCHRUN_LOG.match(line):
+            held_back.append(line)
+            continue
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    return held_back
+
+
+def _stop(job: subprocess.Popen[str]) -> int:
+    try:
+        job.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        job.send_signal(signal.SIGKILL)
+        job.wait()
+    print(f"{PREFIX}interrupted", file=sys.stderr)
+    return 130

@@ -1,0 +1,54 @@
+"""What a schedule promises when every op takes a prescribed time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from models.sleep import StageTimes
+from synth.problem import Problem
+from synth.schedule import Schedule, makespan, spans
+from synth.simulate import retime
+
+_TICKS_PER_MS = 1000
+
+
+def stage_times(
+    problem: Problem, sleep_ms: tuple[float, float, float] | None, tick_ms: float
+) -> list[StageTimes]:
+    """Times of every stage: those given for all, or the problem's costs with ticks of `tick_ms`."""
+    if sleep_ms is not None:
+        forward, act, wgt = sleep_ms
+        return [StageTimes(forward, act, wgt, act + wgt)] * len(problem.stages)
+    return [
+        StageTimes(
+            cost.forward_ticks * tick_ms,
+            cost.backward_act_ticks * tick_ms,
+            cost.backward_wgt_ticks * tick_ms,
+            cost.fused_ticks * tick_ms,
+        )
+        for cost in problem.stages
+    ]
+
+
+def planned_times(schedule: Schedule, times: list[StageTimes]) -> tuple[float, float]:
+    """Makespan and span in seconds when messages take no time and ops exactly these."""
+    stages = tuple(
+        replace(
+            cost,
+            forward_ticks=_ticks(own.forward_ms),
+            backward_act_ticks=_ticks(own.backward_act_ms),
+            backward_wgt_ticks=_ticks(own.backward_wgt_ms),
+            fused_ticks=_ticks(own.fused_ms),
+            # The runtime executes the two halves of a pair one after the other.
+            pair_ticks=_ticks(own.forward_ms + own.fused_ms),
+        )
+        for cost, own in zip(schedule.problem.stages, times, strict=True)
+    )
+    problem = replace(schedule.problem, stages=stages, comm_ticks=0)
+    timeline = retime(problem, schedule.orders)
+    seconds = 1e-3 / _TICKS_PER_MS
+    return makespan(timeline) * seconds, max(spans(timeline)) * seconds
+
+
+def _ticks(ms: float) -> int:
+    return max(1, round(ms * _TICKS_PER_MS))
