@@ -80,6 +80,10 @@ class StageCost:
         )
         if min(durations) <= 0:
             raise ProblemError(f"every duration must be positive, got {self}")
+        if self.fused_ticks < self.backward_act_ticks:
+            raise ProblemError(f"a fused backward cannot take less than B alone, got {self}")
+        if self.pair_ticks < max(self.forward_ticks, self.fused_ticks):
+            raise ProblemError(f"a pair cannot take less than its longer op, got {self}")
         if min(self.activation_quanta, self.context_quanta) < 0:
             raise ProblemError(f"held memory must not be negative, got {self}")
 
@@ -87,6 +91,22 @@ class StageCost:
     def work_ticks(self) -> int:
         """F + B + W."""
         return self.forward_ticks + self.backward_act_ticks + self.backward_wgt_ticks
+
+    @property
+    def pair_gain_ticks(self) -> int:
+        """What overlapping an F with a BW saves over running one after the other."""
+        return self.forward_ticks + self.fused_ticks - self.pair_ticks
+
+    @property
+    def least_work_ticks(self) -> int:
+        """The least a device can be busy with a micro-batch: fused or paired where that is less."""
+        apart = self.backward_act_ticks + self.backward_wgt_ticks
+        return self.forward_ticks + min(apart, self.fused_ticks) - max(0, self.pair_gain_ticks)
+
+    @property
+    def split_is_best(self) -> bool:
+        """Whether separate F, B and W are never slower than fused or paired ops."""
+        return self.least_work_ticks == self.work_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +159,11 @@ class Problem:
         return self._by_name[op.stream].route[op.stage]
 
     def duration(self, op: Op) -> int:
-        """Ticks an op takes. A pair takes the mean of its two stages' pair_ticks, rounded up."""
+        """Ticks an op takes.
+
+        A pair of two stages gains over running its ops apart the mean of what each stage's own
+        pair gains, rounded down, and never ends before the longer of the two would.
+        """
         cost = self.stages[op.stage]
         if op.kind is Kind.F:
             return cost.forward_ticks
@@ -150,11 +174,9 @@ class Problem:
         if op.kind is Kind.BW:
             return cost.fused_ticks
         assert op.partner is not None
-        other = self.stages[op.partner.stage]
-        ticks = (cost.pair_ticks + other.pair_ticks + 1) // 2
-        if op.partner.kind is Kind.B:
-            ticks -= other.fused_ticks - other.backward_act_ticks
-        return max(ticks, cost.forward_ticks, self.duration(op.partner))
+        backward = self.duration(op.partner)
+        gain = (cost.pair_gain_ticks + self.stages[op.partner.stage].pair_gain_ticks) // 2
+        return max(cost.forward_ticks + backward - gain, cost.forward_ticks, backward)
 
     def lag(self, source: int, destination: int) -> int:
         """Ticks between an op's end on one device and its result's arrival on another."""
@@ -170,9 +192,9 @@ class Problem:
         )
 
     def work(self, device: int) -> int:
-        """Ticks of F + B + W that a device has to run."""
+        """The least ticks a device has to be busy."""
         return sum(
-            stream.microbatches * self.stages[stage].work_ticks
+            stream.microbatches * self.stages[stage].least_work_ticks
             for stream, stage in self.held_stages(device)
         )
 

@@ -1,0 +1,125 @@
+"""Family: one handcrafted schedule of the literature, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from synth.placement import parse_placement
+from synth.problem import Problem
+from synth.schedule import Orders, Schedule
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedForm(Generic[T]):
+    """A published or measured formula: its text, where it holds, and its value for a problem.
+
+    `value` answers None outside the region. In the texts P is the number of devices, m the
+    micro-batches of all streams, r a device, V the chunks per device; F, B, W, BW, FB the durations
+    of ops on a chunk, c the latency of a hop, A and C what a chunk's activation and W context take.
+    """
+
+    text: str
+    region: str
+    value: Callable[[Problem], T | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One schedule family: where it comes from, what it needs, its order rule and its formulas.
+
+    `orders` may be called only for problems that `refuses` answers with None. `bubble` is the idle
+    time in ticks of the most idle device within the makespan, `span_bubble` within its own span;
+    `peak` is what each device holds at most, in quanta. `weight_versions` is the number of copies
+    of its weights that each device keeps; `synchronous` is False where an iteration's gradients do
+    not all come from the same weights.
+    """
+
+    name: str
+    title: str
+    source: str
+    placement: str
+    orders: Callable[[Problem], Orders]
+    when: str
+    constraint: Callable[[Problem], str | None] = lambda problem: None
+    bubble: ClosedForm[int] | None = None
+    span_bubble: ClosedForm[int] | None = None
+    peak: ClosedForm[tuple[int, ...]] | None = None
+    note: str = ""
+    synchronous: bool = True
+    weight_versions: ClosedForm[tuple[int, ...]] | None = None
+
+    def refuses(self, problem: Problem) -> str | None:
+        """The constraint that the problem breaks, as one line, or None when the family fits."""
+        wanted = parse_placement(self.placement, problem.devices)
+        routes = tuple((stream.name, stream.route) for stream in problem.streams)
+        if routes != wanted.routes:
+            return f"needs placement {self.placement}, the problem has {problem.placement}"
+        return self.constraint(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """The numbers of a problem whose stages all cost the same; what closed forms are made of."""
+
+    devices: int
+    microbatches: int
+    forward: int
+    act: int
+    wgt: int
+    fused: int
+    pair: int
+    comm: int
+    activation: int
+    context: int
+
+
+def uniform(problem: Problem) -> Uniform | None:
+    """The numbers closed forms are made of, or None when the stages differ in cost."""
+    cost = problem.stages[0]
+    if any(other != cost for other in problem.stages):
+        return None
+    return Uniform(
+        devices=problem.devices,
+        microbatches=problem.total_microbatches,
+        forward=cost.forward_ticks,
+        act=cost.backward_act_ticks,
+        wgt=cost.backward_wgt_ticks,
+        fused=cost.fused_ticks,
+        pair=cost.pair_ticks,
+        comm=problem.comm_ticks,
+        activation=cost.activation_quanta,
+        context=cost.context_quanta,
+    )
+
+
+def parameter_factor(problem: Problem) -> float:
+    """Most model replicas' worth of parameters on a device, 1 being a P-th of the model.
+
+    Streams that bring a device the same stage share its parameters.
+    """
+    held = [
+        {stage for _, stage in problem.held_stages(device)} for device in range(problem.devices)
+    ]
+    return max(len(stages) for stages in held) * problem.devices / len(problem.stages)
+
+
+def most_idle(schedule: Schedule) -> int:
+    """Idle ticks of the most idle device within the makespan; what `Family.bubble` predicts."""
+    return max(schedule.makespan - _busy(schedule, device) for device in _devices(schedule))
+
+
+def most_idle_in_span(schedule: Schedule) -> int:
+    """Idle ticks of the most idle device within its own span; what `span_bubble` predicts."""
+    return max(schedule.spans[device] - _busy(schedule, device) for device in _devices(schedule))
+
+
+def _devices(schedule: Schedule) -> range:
+    return range(len(schedule.devices))
+
+
+def _busy(schedule: Schedule, device: int) -> int:
+    return sum(timed.end - timed.start for timed in schedule.devices[device])
