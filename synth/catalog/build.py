@@ -7,7 +7,7 @@ from dataclasses import replace
 from synth.bounds import best_bound
 from synth.catalog.registry import family
 from synth.errors import InfeasibleError, UsageError
-from synth.problem import Problem, StageCost
+from synth.problem import Problem
 from synth.schedule import Certificate, Schedule, Timeline, value
 from synth.simulate import peaks, retime
 
@@ -31,7 +31,7 @@ def build(name: str, problem: Problem, *, ignore_limits: bool = False) -> Schedu
         )
     timeline = retime(problem, chosen.orders(problem))
     _check_limits(name, problem, timeline)
-    bound = best_bound(_without_overlap(problem))
+    bound = best_bound(problem)
     certificate = Certificate(value(timeline, problem.objective), bound.value, bound.text)
     return Schedule(name, problem, timeline, certificate)
 
@@ -46,22 +46,3 @@ def _check_limits(name: str, problem: Problem, timeline: Timeline) -> None:
                 f"{name} holds {units.quanta(peak)} {units.memory} units on device {device}, "
                 f"its limit is {units.quanta(limit)}; raise the limit or choose another schedule"
             )
-
-
-def _without_overlap(problem: Problem) -> Problem:
-    """A problem whose F, B and W together take no longer than any fused or overlapped op.
-
-    Its bounds hold for schedules with BW and FB ops too: each such op has room for its parts in
-    sequence. W is shortened first, as it lies on no chain of dependencies.
-    """
-    return replace(problem, stages=tuple(map(_cheapest, problem.stages)))
-
-
-def _cheapest(cost: StageCost) -> StageCost:
-    """The stage's cost with F, B and W shortened to what fusing and overlapping can save."""
-    forward, act, wgt = cost.forward_ticks, cost.backward_act_ticks, cost.backward_wgt_ticks
-    room = min(cost.fused_ticks, cost.pair_ticks - forward)
-    wgt = max(1, min(wgt, room - act))
-    act = max(1, min(act, room - wgt))
-    forward = max(1, min(forward, cost.pair_ticks - act - wgt))
-    return replace(cost, forward_ticks=forward, backward_act_ticks=act, backward_wgt_ticks=wgt)
