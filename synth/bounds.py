@@ -1,0 +1,265 @@
+"""Named lower bounds that need no solver, each with the sentence that explains it.
+
+Every bound holds for all schedules of a problem, whatever found them. `span` counts from a
+device's own first start, `makespan` adds the time before the device can start at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from synth.errors import InfeasibleError
+from synth.problem import Objective, Problem, StageCost, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No schedule has a value below `value` ticks, because of `text`."""
+
+    value: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """A device as the bounds see it."""
+
+    index: int
+    head: int  # earliest start of anything, from the start of the step
+    work: int
+    first_act: int  # from the device's first start to the earliest B, along the shortest route
+    forward_room: int  # ticks of F that fit its memory before a first B frees some
+
+
+def all_bounds(problem: Problem) -> tuple[Bound, ...]:
+    """Every bound that applies, strongest first. Raises InfeasibleError when memory rules it out."""
+    check_memory(problem)
+    bounds: list[Bound] = [_critical_path(problem)]
+    for index in range(problem.devices):
+        device = _look_at(problem, index)
+        bounds += [_work(problem, device), _fill(problem, device)]
+        held = problem.held_stages(index)
+        limit = problem.limits_quanta[index]
+        if len(held) == 1 and limit is not None:
+            stream, stage = held[0]
+            lone = _lone_stage(problem, device, stream, stage, limit)
+            bounds += [_fill_and_drain(problem, lone), _little(problem, lone)]
+    return tuple(sorted(bounds, key=lambda bound: -bound.value))
+
+
+def best_bound(problem: Problem) -> Bound:
+    """The strongest bound. Raises InfeasibleError when memory rules every schedule out."""
+    return all_bounds(problem)[0]
+
+
+def check_memory(problem: Problem) -> None:
+    """Raise InfeasibleError unless every device has room for one micro-batch at a time.
+
+    Running micro-batches one after another is possible exactly when a device can hold all its
+    chunks of one micro-batch, whose first B comes after its last F, plus what a B adds.
+    """
+    for device, limit in enumerate(problem.limits_quanta):
+        if limit is None:
+            continue
+        for stream in problem.streams:
+            costs = [problem.stages[s] for s, holder in enumerate(stream.route) if holder == device]
+            forward = sum(cost.activation_quanta for cost in costs)
+            growth = [max(0, cost.context_quanta - cost.activation_quanta) for cost in costs]
+            need = forward + max(growth, default=0)
+            if need > limit:
+                shown = problem.units.quanta(need), problem.units.quanta(limit)
+                raise InfeasibleError(
+                    f"device {device} needs {shown[0]} {problem.units.memory} units for a single "
+                    f"micro-batch, its limit is {shown[1]}; raise the limit or cut the model finer"
+                )
+
+
+def _offset(problem: Problem, device: _Device) -> int:
+    return device.head if problem.objective is Objective.MAKESPAN else 0
+
+
+def _look_at(problem: Problem, index: int) -> _Device:
+    held = problem.held_stages(index)
+    limit = problem.limits_quanta[index]
+    by_stream = [
+        (stream, [stage for other, stage in held if other is stream])
+        for stream in problem.streams
+        if any(other is stream for other, _ in held)
+    ]
+    return _Device(
+        index,
+        head=min(_path_down(problem, stream, 0, stages[0]) for stream, stages in by_stream),
+        work=problem.work(index),
+        first_act=min(
+            _path_down(problem, stream, stages[0], len(stream.route))
+            + _path_up(problem, stream, stages[-1])
+            for stream, stages in by_stream
+        ),
+        forward_room=_forward_room(problem, held, limit),
+    )
+
+
+def _path_down(problem: Problem, stream: Stream, first: int, beyond: int) -> int:
+    """Ticks of the F chain from the start at stage `first` to the arrival at stage `beyond`."""
+    route = stream.route
+    ticks = sum(problem.stages[stage].forward_ticks for stage in range(first, beyond))
+    hops = range(first, min(beyond, len(route) - 1))
+    return ticks + sum(problem.lag(route[stage], route[stage + 1]) for stage in hops)
+
+
+def _path_up(problem: Problem, stream: Stream, stage: int) -> int:
+    """Ticks from the end of the last stage's F to the arrival of the gradient at a stage."""
+    route = stream.route
+    above = range(stage + 1, len(route))
+    return sum(
+        problem.stages[k].backward_act_ticks + problem.lag(route[k], route[k - 1]) for k in above
+    )
+
+
+def _forward_room(problem: Problem, held: tuple[tuple[Stream, int], ...], limit: int | None) -> int:
+    """Most ticks of F a device can run before anything is released."""
+    total = sum(stream.microbatches * problem.stages[s].forward_ticks for stream, s in held)
+    costs = [problem.stages[stage] for _, stage in held]
+    if limit is None or any(cost.activation_quanta == 0 for cost in costs):
+        return total
+    if len({(cost.forward_ticks, cost.activation_quanta) for cost in costs}) == 1:
+        return min(total, limit // costs[0].activation_quanta * costs[0].forward_ticks)
+    best = max(limit * cost.forward_ticks // cost.activation_quanta for cost in costs)
+    return min(total, best)
+
+
+def _critical_path(problem: Problem) -> Bound:
+    """The longest way of one micro-batch: through the first stage, or for span any device's own."""
+    first = problem.stages[0]
+    ticks = max(
+        _path_down(problem, stream, 0, len(stream.route)) + _path_up(problem, stream, 0)
+        for stream in problem.streams
+    )
+    ticks += _back(first)
+    return Bound(ticks, "path", "one micro-batch has to travel down all stages and back up")
+
+
+def _back(cost: StageCost) -> int:
+    """Least ticks of a whole backward."""
+    return min(cost.fused_ticks, cost.backward_act_ticks + cost.backward_wgt_ticks)
+
+
+def _work(problem: Problem, device: _Device) -> Bound:
+    value = _offset(problem, device) + device.work
+    head = f" after at least {device.head} ticks" if _offset(problem, device) else ""
+    return Bound(value, "work", f"device {device.index} has {device.work} ticks of work{head}")
+
+
+def _fill(problem: Problem, device: _Device) -> Bound:
+    idle = max(0, device.first_act - device.forward_room)
+    return Bound(
+        _offset(problem, device) + device.work + idle,
+        "fill",
+        f"the first B reaches device {device.index} no earlier than {device.first_act} ticks after "
+        f"its first F, and until then its memory admits only {device.forward_room} ticks of F",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _LoneStage:
+    """A device with a single stage and a memory limit."""
+
+    device: _Device
+    count: int
+    cost: StageCost
+    limit: int
+
+    @property
+    def turnaround(self) -> int:
+        """Least ticks from the start of an F to the start of its B."""
+        return self.device.first_act
+
+
+def _lone_stage(
+    problem: Problem, device: _Device, stream: Stream, stage: int, limit: int
+) -> _LoneStage:
+    cost = problem.stages[stage]
+    if cost.activation_quanta and cost.context_quanta in (0, cost.activation_quanta):
+        limit -= limit % cost.activation_quanta  # what no whole micro-batch can use
+    return _LoneStage(device, stream.microbatches, cost, limit)
+
+
+def _pending(lone: _LoneStage) -> list[tuple[int, int]]:
+    """How many micro-batches may await (their B and W, only their W), memory permitting."""
+    cost, limit = lone.cost, lone.limit
+    act, context = cost.activation_quanta, cost.context_quanta
+    most = lone.count if act == 0 else min(lone.count, limit // act)
+    pairs = []
+    for waiting in range(most + 1):
+        room = lone.count - waiting
+        late = room if context == 0 else min(room, (limit - act * waiting) // context)
+        pairs.append((waiting, late))
+    return pairs
+
+
+def _fill_and_drain(problem: Problem, lone: _LoneStage) -> Bound:
+    """After its last F a device waits for that micro-batch to return, with little left to do.
+
+    The two idle times are apart, and add up, when not all F fit in front of the first B.
+    """
+    cost, device = lone.cost, lone.device
+    back = _back(cost)
+    most = max(back, cost.backward_act_ticks + cost.backward_wgt_ticks)
+    left = max(waiting * most + late * cost.backward_wgt_ticks for waiting, late in _pending(lone))
+    drain = max(0, lone.turnaround - cost.forward_ticks + back - left)
+    fill = max(0, device.first_act - device.forward_room)
+    apart = device.forward_room < lone.count * cost.forward_ticks
+    idle = fill + drain if apart else max(fill, drain)
+    return Bound(
+        _offset(problem, device) + device.work + idle,
+        "fill and drain",
+        f"device {device.index} idles {fill} ticks before its first B and, its memory admitting "
+        f"only {left} ticks of B and W behind its last F, {drain} ticks while that F returns",
+    )
+
+
+def _little(problem: Problem, lone: _LoneStage) -> Bound:
+    """Little's law: what is held, times how long, fits under the limit times the time.
+
+    At both ends the memory cannot be full: F come one at a time, and so do the last B and W.
+    """
+    cost, limit = lone.cost, lone.limit
+    act, context = cost.activation_quanta, cost.context_quanta
+    if limit == 0 or act == 0:
+        return Bound(0, "little", "memory never binds")
+    apart = act * cost.backward_act_ticks + context * cost.backward_wgt_ticks
+    hold = act * lone.turnaround + min(apart, act * cost.fused_ticks)
+    ramp_up = sum(
+        cost.forward_ticks * (limit - act * held)
+        for held in range(1, min(lone.count, limit // act) + 1)
+    )
+    area = lone.count * hold + ramp_up + _ramp_down(lone)
+    value = _offset(problem, lone.device) - (-area // limit)
+    return Bound(
+        value,
+        "little",
+        f"each micro-batch holds memory of device {lone.device.index} for at least "
+        f"{lone.turnaround + cost.backward_act_ticks} ticks, and its limit admits only so many",
+    )
+
+
+def _ramp_down(lone: _LoneStage) -> int:
+    """Memory x ticks that cannot be used at the end, where everything has to be released."""
+    cost, limit = lone.cost, lone.limit
+    back, wgt = _back(cost), cost.backward_wgt_ticks
+    steps: list[tuple[int, int]] = []
+    for waiting, late in _pending(lone):
+        for only_w in range(late + 1 if cost.context_quanta else 1):
+            if waiting + only_w == 0:
+                continue
+            # The op under way at that moment may be almost over.
+            under_way = max(back if waiting else 0, wgt)
+            after = waiting * back + only_w * wgt - under_way
+            held = waiting * cost.activation_quanta + only_w * cost.context_quanta
+            steps.append((after, min(held, limit)))
+    lost = clock = most = 0
+    for after, held in sorted(steps):
+        lost += (after - clock) * (limit - most)
+        clock, most = after, max(most, held)
+    return lost

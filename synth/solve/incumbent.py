@@ -1,0 +1,70 @@
+"""Incumbent: the best verified schedule so far, and the strongest bound proved so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from synth.bounds import Bound
+from synth.errors import InvalidScheduleError
+from synth.problem import Problem
+from synth.schedule import Certificate, Orders, Schedule, Timeline, value
+from synth.simulate import retime
+from synth.verify import verify
+
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Incumbent:
+    """What a search knows; every order offered is re-timed exactly and verified."""
+
+    problem: Problem
+    bound: Bound
+    progress: Progress
+    timeline: Timeline | None = None
+    origin: str = ""
+    seen: set[Orders] = field(default_factory=set)
+
+    @property
+    def value(self) -> int | None:
+        """Ticks of the best schedule, None while there is none."""
+        return None if self.timeline is None else value(self.timeline, self.problem.objective)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the best schedule meets the bound."""
+        return self.value == self.bound.value
+
+    def offer(self, orders: Orders, origin: str) -> bool:
+        """Take an order if its exact times are valid and better. Returns whether it was taken."""
+        if orders in self.seen:
+            return False
+        self.seen.add(orders)
+        try:
+            timeline = retime(self.problem, orders)
+        except InvalidScheduleError:
+            return False
+        ticks = value(timeline, self.problem.objective)
+        if self.value is not None and ticks >= self.value:
+            return False
+        certificate = Certificate(ticks, min(ticks, self.bound.value), "")
+        if verify(Schedule("candidate", self.problem, timeline, certificate)):
+            return False
+        self.timeline, self.origin = timeline, origin
+        self._report()
+        return True
+
+    def raise_bound(self, bound: Bound) -> None:
+        """Take a bound if it is stronger."""
+        if bound.value > self.bound.value:
+            self.bound = bound
+            self._report()
+
+    def _report(self) -> None:
+        units = self.problem.units
+        shown = "none" if self.value is None else units.ticks(self.value)
+        self.progress(
+            f"best {shown} ({self.origin or 'nothing yet'}), "
+            f"bound {units.ticks(self.bound.value)} ({self.bound.name})"
+        )

@@ -1,0 +1,94 @@
+"""The portfolio: bounds, closed forms, list scheduling, ILP; stops when value meets bound."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+from synth.bounds import Bound, best_bound
+from synth.errors import InfeasibleError
+from synth.problem import Problem
+from synth.schedule import Certificate, Schedule
+from synth.solve.backends import make_backend
+from synth.solve.incumbent import Incumbent, Progress
+from synth.solve.listing import list_schedule, policies
+from synth.solve.refine import Deadline, refine
+
+
+class Status(StrEnum):
+    """How a search ended."""
+
+    OPTIMAL = "optimal"  # the value meets a bound that is named
+    FEASIBLE = "feasible"  # a schedule, not proved best
+    INFEASIBLE = "infeasible"  # proved that none exists
+    UNKNOWN = "unknown"  # nothing found in the time given
+
+
+@dataclass(frozen=True, slots=True)
+class SolveResult:
+    """The best schedule with its certificate, how the search ended and how long it took."""
+
+    status: Status
+    schedule: Schedule | None
+    bound: int | None
+    proof: str
+    seconds: float
+
+
+def solve(
+    problem: Problem,
+    *,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+    backend: str = "highs",
+    progress: Progress | None = None,
+) -> SolveResult:
+    """Find the best schedule for a problem.
+
+    Returns after `time_limit_s` seconds at the latest (within one model build), or on Ctrl-C, with
+    the best verified schedule and its true gap. Raises UsageError for an unknown backend.
+    """
+    begin = time.monotonic()
+    deadline = Deadline(begin + time_limit_s)
+    solver = make_backend(backend, seed)
+    try:
+        bound = best_bound(problem)
+    except InfeasibleError as error:
+        return SolveResult(Status.INFEASIBLE, None, None, str(error), time.monotonic() - begin)
+    incumbent = Incumbent(problem, bound, progress or (lambda _: None))
+    try:
+        _first_schedules(incumbent, deadline)
+        if incumbent.value is not None and not incumbent.closed:
+            refine(incumbent, solver, deadline)
+    except KeyboardInterrupt:
+        incumbent.progress("interrupted: returning the best schedule so far")
+    return _result(incumbent, time.monotonic() - begin)
+
+
+def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
+    """Schedules that need no solver: the handcrafted families that fit, then list scheduling."""
+    from synth import catalog
+
+    problem = incumbent.problem
+    for name in catalog.names():
+        family = catalog.family(name)
+        if family.refuses(problem) is None and not incumbent.closed:
+            incumbent.offer(family.orders(problem), name)
+    for policy in policies():
+        if incumbent.closed or deadline.left == 0.0:
+            return
+        orders = list_schedule(problem, policy)
+        if orders is not None:
+            incumbent.offer(orders, "list schedule")
+
+
+def _result(incumbent: Incumbent, seconds: float) -> SolveResult:
+    bound: Bound = incumbent.bound
+    proof = f"{bound.name}: {bound.text}"
+    if incumbent.timeline is None or incumbent.value is None:
+        return SolveResult(Status.UNKNOWN, None, bound.value, proof, seconds)
+    certificate = Certificate(incumbent.value, bound.value, proof)
+    schedule = Schedule("solved", incumbent.problem, incumbent.timeline, certificate)
+    status = Status.OPTIMAL if certificate.optimal else Status.FEASIBLE
+    return SolveResult(status, schedule, bound.value, proof, seconds)
