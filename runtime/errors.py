@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from synth.errors import AnswerNoError
 
 
@@ -19,3 +21,9 @@ class PlanError(RunError):
 
 class GradientsDifferError(RunError):
     """The pipeline's loss or gradients are not those of the single-process reference."""
+
+
+def reason(error: BaseException) -> str:
+    """The first sentence of a library's error, without the place in its source."""
+    line = str(error).strip().split("\n")[0]
+    return re.sub(r"^\[[^\]]*:\d+\] ", "", line).split(". ")[0]

@@ -62,7 +62,7 @@ class Pipeline:
             session.rank,
             self.program.channels,
             self.program.slots(session.rank),
-            session.store,
+            session.pipeline_store(),
             session.device,
         )
 

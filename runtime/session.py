@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch.distributed import HashStore, PrefixStore  # type: ignore[attr-define
 from torch.distributed.rendezvous import rendezvous
 
 from runtime.device import pick_device
-from runtime.errors import PeerError
+from runtime.errors import PeerError, reason
 from synth.errors import UsageError
 
 
@@ -28,6 +30,11 @@ class Session:
     store: Any
     """A torch store; it lives in the launcher, so it outlives a failing rank."""
     timeout_s: float
+    _pipelines: Iterator[int] = field(default_factory=itertools.count)
+
+    def pipeline_store(self) -> Any:
+        """A store for one pipeline; all ranks make their pipelines in the same order."""
+        return PrefixStore(f"pipeline/{next(self._pipelines)}", self.store)
 
     def close(self) -> None:
         """Leaves the job."""
@@ -45,8 +52,9 @@ class Session:
         try:
             dist.barrier()
         except RuntimeError as error:
-            reason = str(error).strip().split("\n")[0]
-            raise PeerError(f"rank {self.rank} waits for all ranks in vain: {reason}") from error
+            raise PeerError(
+                f"rank {self.rank} waited for all ranks in vain: {reason(error)}"
+            ) from error
 
 
 def open_store(timeout_s: float) -> Any:

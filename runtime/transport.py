@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from runtime.errors import PeerError, PlanError
+from runtime.errors import PeerError, PlanError, reason
 from runtime.stage import Values
 from synth.lower import Channel, Message
 
@@ -140,7 +140,7 @@ class GroupTransport:
             channel = message.channel
             raise PeerError(
                 f"rank {self.rank} did not get {message.producer} from rank {channel.source}: "
-                f"{_first_line(error)}"
+                f"{reason(error)}"
             ) from error
         spec = self._specs[message]
         for tensor, expected in zip(flight.tensors, spec, strict=True):
@@ -186,7 +186,7 @@ class GroupTransport:
     def _lost(self, message: Message, error: Exception) -> PeerError:
         return PeerError(
             f"rank {self.rank} could not send {message.producer} to rank "
-            f"{message.channel.target}: {_first_line(error)}"
+            f"{message.channel.target}: {reason(error)}"
         )
 
 
@@ -232,7 +232,3 @@ def _read_spec(text: bytes) -> Spec:
 
 def _shapes(spec: Spec) -> str:
     return " and ".join(f"{t.dtype} of shape {t.shape}" for t in spec) or "nothing"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]

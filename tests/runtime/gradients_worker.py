@@ -1,0 +1,168 @@
+"""Runs schedules on forked ranks and reports how they compare with one process; a script.
+
+    python gradients_worker.py WORLD FOLDER
+
+Reads FOLDER/*.json, runs each on WORLD ranks over gloo and leaves FOLDER/results/RANK.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from models import gpt
+from runtime.pipeline import Pipeline
+from runtime.reference import Reference, parameter_names, reference_step, relative_error
+from runtime.session import Session, connect
+from runtime.stage import ModuleStage, Values
+from synth.files import load
+from synth.op import Kind, Op
+from synth.problem import Problem
+from synth.schedule import Schedule
+
+SAMPLES_PER_MICROBATCH = 1
+TOKENS = 4
+STEPS = 2  # the first finds the shapes out, the second knows them
+
+
+class Clock:
+    """The logical time of one rank, and when each of its ops ran."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.ran: list[tuple[str, int, int]] = []
+
+
+class ClockStage:
+    """Computes when an op would run: the messages carry the end of the op that sent them."""
+
+    def __init__(self, problem: Problem, stage: int, clock: Clock) -> None:
+        self.problem, self.stage, self.clock = problem, stage, clock
+        route = problem.streams[0].route
+        self.lag_before = problem.lag(route[stage - 1], route[stage]) if stage else 0
+        self.lag_behind = (
+            problem.lag(route[stage + 1], route[stage]) if stage + 1 < len(route) else None
+        )
+
+    def forward(
+        self, microbatch: int, inputs: Values, target: Tensor | None, *, split: bool
+    ) -> Values:
+        arrival = int(inputs[0].item()) + self.lag_before if self.stage else 0
+        return (self._run(Kind.F, microbatch, arrival).requires_grad_(),)
+
+    def backward_act(self, microbatch: int, gradients: Values) -> Values:
+        return self._backward(Kind.B, microbatch, gradients)
+
+    def backward(self, microbatch: int, gradients: Values) -> Values:
+        return self._backward(Kind.BW, microbatch, gradients)
+
+    def backward_wgt(self, microbatch: int) -> None:
+        self._run(Kind.W, microbatch, 0)
+
+    def _backward(self, kind: Kind, microbatch: int, gradients: Values) -> Values:
+        arrival = 0 if self.lag_behind is None else int(gradients[0].item()) + self.lag_behind
+        return (self._run(kind, microbatch, arrival),)
+
+    def _run(self, kind: Kind, microbatch: int, arrival: int) -> Tensor:
+        op = Op(kind, microbatch, self.stage)
+        start = max(self.clock.now, arrival)
+        self.clock.now = start + self.problem.duration(op)
+        self.clock.ran.append((str(op), start, self.clock.now))
+        return torch.tensor(float(self.clock.now), dtype=torch.float64)
+
+
+def gradients(schedule: Schedule, session: Session) -> dict[str, object]:
+    """Runs a GPT under the schedule and compares it with the reference."""
+    problem = schedule.problem
+    count = len(problem.stages)
+    config = gpt.GPTConfig(
+        layers=count, width=8, heads=2, context=TOKENS, dtype=torch.float64, seed=1
+    )
+    own = {stage for _, stage in problem.held_stages(session.rank)}
+    stages = {stage: gpt.stage(config, count, stage) for stage in own}
+    pipeline = Pipeline(stages, schedule, loss=gpt.loss, session=session)
+    worst = 0.0
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(step)
+        shape = (problem.total_microbatches * SAMPLES_PER_MICROBATCH, TOKENS)
+        inputs = torch.randint(0, gpt.VOCABULARY, shape, generator=generator)
+        targets = torch.randint(0, gpt.VOCABULARY, shape, generator=generator)
+        result = pipeline.step(inputs, targets)
+        reference = _reference(config, count, problem.total_microbatches, inputs, targets)
+        for stage, module in pipeline.modules.items():
+            for name, parameter in parameter_names(stage, module):
+                worst = max(worst, relative_error(parameter.grad, reference.gradients[name]))
+                parameter.grad = None
+        for microbatch, loss in result.losses.items():
+            worst = max(worst, relative_error(loss, reference.losses[microbatch]))
+    held = [s.held for s in pipeline.stages.values() if isinstance(s, ModuleStage)]
+    return {
+        "error": worst,
+        "losses": len(result.losses),
+        "in_flight": [result.in_flight.until_backward, result.in_flight.until_weights],
+        "planned": [pipeline.plan.in_flight.until_backward, pipeline.plan.in_flight.until_weights],
+        "left": sum(held),
+    }
+
+
+def _reference(
+    config: gpt.GPTConfig, count: int, microbatches: int, inputs: Tensor, targets: Tensor
+) -> Reference:
+    modules = [gpt.stage(config, count, stage) for stage in range(count)]
+    return reference_step(modules, inputs, targets, microbatches, gpt.loss)
+
+
+def clock(schedule: Schedule, session: Session) -> list[tuple[str, int, int]]:
+    """When every op of this rank runs, in logical time."""
+    own = {stage for _, stage in schedule.problem.held_stages(session.rank)}
+    time = Clock()
+    stages = {stage: ClockStage(schedule.problem, stage, time) for stage in own}
+    pipeline = Pipeline(stages, schedule, session=session)
+    for _ in range(STEPS):
+        time.now, time.ran = 0, []
+        batch = torch.zeros(schedule.problem.total_microbatches)
+        pipeline.step(batch, batch)
+    return time.ran
+
+
+def run_rank(rank: int, world: int, folder: Path) -> None:
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    store = dist.FileStore(str(folder / "store"), world)
+    session = connect(world, device="cpu", timeout_s=20, store=store)
+    lines = []
+    for path in sorted(folder.glob("*.json")):
+        schedule = load(path)
+        result = gradients(schedule, session)
+        result["ran"] = clock(schedule, session) if len(schedule.problem.streams) == 1 else []
+        lines.append(json.dumps({"name": path.stem, **result}))
+    (folder / "results" / f"{rank}.jsonl").write_text("\n".join(lines))
+    session.close()
+
+
+def main(world: int, folder: Path) -> int:
+    (folder / "results").mkdir()
+    torch.set_num_threads(1)
+    # torch is imported once and the ranks are forks, which saves seconds per rank.
+    children = []
+    for rank in range(world):
+        child = os.fork()
+        if child == 0:
+            try:
+                run_rank(rank, world, folder)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2])))
