@@ -304,7 +304,7 @@ def make_problem(
         devices=devices,
         placement=placement.name,
         stages=(stage,) * placement.stages,
-        streams=_streams(placement, microbatches),
+        streams=share_out(placement, microbatches),
         comm_ticks=int(lag * ticks),
         limits_quanta=tuple(None if q is None else int(q * quanta) for q in limits),
         objective=_objective(objective),
@@ -312,7 +312,7 @@ def make_problem(
     )
 
 
-def _streams(placement: Placement, microbatches: int) -> tuple[Stream, ...]:
+def share_out(placement: Placement, microbatches: int) -> tuple[Stream, ...]:
     """Share the micro-batches out: the first streams take one more where it does not divide."""
     count = len(placement.routes)
     if microbatches < count:

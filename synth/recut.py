@@ -1,0 +1,93 @@
+"""The same model, devices, micro-batches, costs and memory limits on another placement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import lcm
+
+from synth.placement import Placement, parse_placement
+from synth.problem import Problem, StageCost, share_out
+
+_TIMES = (
+    "forward_ticks",
+    "backward_act_ticks",
+    "backward_wgt_ticks",
+    "fused_ticks",
+    "pair_ticks",
+)
+_MEMORY = ("activation_quanta", "context_quanta")
+
+
+def recut(problem: Problem, placement: Placement | str) -> Problem:
+    """Cut the model of a problem as another placement wants it.
+
+    Within a stage the cost is taken as spread evenly: a stage cut into V chunks gives each a V-th
+    of its durations and of what it holds, and neighbouring stages that are merged add up. Ticks and
+    quanta become the coarsest in which everything is whole. Latency and limits stay what they are,
+    and several streams share the micro-batches, the first taking one more where they do not divide.
+
+    Raises ProblemError for an unknown placement and where there are fewer micro-batches than
+    streams.
+    """
+    wanted = placement
+    if isinstance(wanted, str):
+        wanted = parse_placement(wanted, problem.devices)
+    if wanted.routes == tuple((stream.name, stream.route) for stream in problem.streams):
+        return replace(problem, placement=wanted.name)
+    units = problem.units
+    times = _cut(problem, _TIMES, wanted.stages, units.ticks_per_unit)
+    memory = _cut(problem, _MEMORY, wanted.stages, units.quanta_per_unit)
+    comm = Fraction(problem.comm_ticks, units.ticks_per_unit)
+    limits = [
+        None if limit is None else Fraction(limit, units.quanta_per_unit)
+        for limit in problem.limits_quanta
+    ]
+    ticks = _coarsest([comm, *(time for stage in times for time in stage)])
+    quanta = _coarsest(
+        [limit for limit in limits if limit is not None] + [part for cut in memory for part in cut]
+    )
+    return Problem(
+        devices=problem.devices,
+        placement=wanted.name,
+        stages=tuple(
+            StageCost(
+                **{name: int(part * ticks) for name, part in zip(_TIMES, time, strict=True)},
+                **{name: int(part * quanta) for name, part in zip(_MEMORY, held, strict=True)},
+            )
+            for time, held in zip(times, memory, strict=True)
+        ),
+        streams=share_out(wanted, problem.total_microbatches),
+        comm_ticks=int(comm * ticks),
+        limits_quanta=tuple(None if limit is None else int(limit * quanta) for limit in limits),
+        objective=problem.objective,
+        units=replace(units, ticks_per_unit=ticks, quanta_per_unit=quanta),
+    )
+
+
+def _cut(
+    problem: Problem, names: Sequence[str], stages: int, per_unit: int
+) -> list[list[Fraction]]:
+    """For each new stage the named costs in the user's units."""
+    width = Fraction(len(problem.stages), stages)
+    return [
+        [_between(problem, name, index * width, (index + 1) * width) / per_unit for name in names]
+        for index in range(stages)
+    ]
+
+
+def _between(problem: Problem, name: str, first: Fraction, last: Fraction) -> Fraction:
+    """The part of a cost that lies between two points of the model, counted in old stages."""
+    total = Fraction(0)
+    for index in range(int(first), len(problem.stages)):
+        overlap = min(last, Fraction(index + 1)) - max(first, Fraction(index))
+        if overlap <= 0:
+            break
+        total += overlap * getattr(problem.stages[index], name)
+    return total
+
+
+def _coarsest(values: Sequence[Fraction]) -> int:
+    """The least number of ticks or quanta per unit that makes every value whole."""
+    return lcm(*(value.denominator for value in values))
