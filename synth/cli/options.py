@@ -1,0 +1,125 @@
+"""The options that describe a problem, shared by every verb that takes one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING
+
+from synth.errors import ProblemError, UsageError
+
+if TYPE_CHECKING:
+    from synth.problem import Problem
+
+MAX_OPS = 3_000_000  # about a gigabyte of ops; far above any schedule that is run
+
+
+def add_problem_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options from which `read_problem` builds a problem.
+
+    Every default is None, so that a verb can tell what was asked for.
+    """
+    group = parser.add_argument_group("problem")
+    add = group.add_argument
+    add("-P", "--devices", type=int, metavar="N", help="number of devices")
+    add("-m", "--microbatches", type=int, metavar="N", help="micro-batches per step")
+    add(
+        "--placement",
+        metavar="NAME",
+        help="where the stages live (default linear, or what a baseline needs)",
+    )
+    add(
+        "--costs",
+        metavar="F,B,W[,COMM]",
+        help="times of one P-th of the model, and of a hop (default 1,1,1,0)",
+    )
+    add(
+        "--activation",
+        metavar="A_F,A_W",
+        help="memory held from F to B and from B to W, in activation units (default 1,1)",
+    )
+    add(
+        "--memory",
+        metavar="K[,K...]",
+        help="limit in activation units, for all devices or one each (default none)",
+    )
+    add(
+        "--objective",
+        metavar="NAME",
+        help="makespan (first start to last end, the default) or span (the longest of the "
+        "devices' own)",
+    )
+
+
+def problem_options_given(args: argparse.Namespace) -> bool:
+    """Whether any option of `add_problem_options` was typed."""
+    names = ("devices", "microbatches", "placement", "costs", "activation", "memory", "objective")
+    return any(getattr(args, name) is not None for name in names)
+
+
+def read_problem(args: argparse.Namespace, *, placement: str = "linear") -> Problem:
+    """The problem that the options describe, in `placement` where they name none.
+
+    Raises UsageError or ProblemError.
+    """
+    from synth.problem import make_problem
+
+    devices, microbatches = args.devices, args.microbatches
+    if devices is None or microbatches is None:
+        raise UsageError("a problem needs -P (devices) and -m (micro-batches)")
+    costs = _amounts(args.costs or "1,1,1", "--costs", (3, 4))
+    activation = _amounts(args.activation or "1,1", "--activation", (2,))
+    _check_size(devices, microbatches)
+    problem = make_problem(
+        devices,
+        microbatches,
+        placement=args.placement or placement,
+        costs=costs[:3],
+        comm=costs[3] if len(costs) == 4 else 0,
+        activation=activation,
+        memory=_memory(args.memory, devices),
+        objective=args.objective or "makespan",
+    )
+    _check_size(len(problem.stages), problem.total_microbatches)
+    return problem
+
+
+def _check_size(stages: int, microbatches: int) -> None:
+    """Refuse what would not fit in memory before it is built."""
+    ops = 3 * stages * microbatches
+    if stages > 0 and microbatches > 0 and ops > MAX_OPS:
+        raise ProblemError(
+            f"{stages} stages and {microbatches} micro-batches make {ops} ops, more than the "
+            f"{MAX_OPS} that are handled; use fewer of either"
+        )
+
+
+def _memory(text: str | None, devices: int) -> str | list[str] | None:
+    if text is None:
+        return None
+    limits = _amounts(text, "--memory", (1, devices))
+    return limits[0] if len(limits) == 1 else limits
+
+
+def _amounts(text: str, option: str, counts: Sequence[int]) -> list[str]:
+    """The comma-separated numbers of an option, each still as typed."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) not in counts:
+        wanted = " or ".join(str(count) for count in dict.fromkeys(counts))
+        raise UsageError(f"{option} {text}: needs {wanted} numbers, got {len(parts)}")
+    for part in parts:
+        _check_amount(part, f"{option} {text}")
+    return parts
+
+
+def _check_amount(text: str, where: str) -> None:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise UsageError(f"{where}: {text!r} is not a number") from None
+    if not value.is_finite():
+        raise UsageError(f"{where}: {text} is not a finite number")
+    # An exponent of a billion would be written out in full by exact arithmetic.
+    if value and not -9 <= value.adjusted() <= 15:
+        raise UsageError(f"{where}: {text} is too large or too small; use 1e-9 to 1e15")

@@ -1,0 +1,48 @@
+"""`pipesynth run`: start torchrun on this machine, one process per device of the schedule."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb to the parser."""
+    text = "run a schedule on this machine, one process per device"
+    parser = verbs.add_parser(
+        "run",
+        help=text,
+        description=f"{text}; on several machines start `torchrun ... -m runtime FILE ...` on each",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", metavar="FILE", help="a schedule file")
+    parser.add_argument(
+        "arguments",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="options of the runtime, such as --model gpt --steps 30 --run-file run.json; "
+        "`pipesynth run FILE --help` lists them",
+    )
+    parser.set_defaults(command=command)
+
+
+def command(args: argparse.Namespace) -> NoReturn:
+    """Let the launcher of the runtime take the place of this process.
+
+    So signals reach it, and its exit code reaches the caller, without anybody in between; and
+    torch is never imported here.
+    """
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.environ.get("PYTHONPATH")
+    environment = {
+        **os.environ,
+        # A folder named runtime or models where the user stands must not hide ours.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root,
+    }
+    arguments = [sys.executable, "-m", "runtime", args.file, *args.arguments]
+    sys.stdout.flush()
+    os.execve(sys.executable, arguments, environment)

@@ -1,0 +1,179 @@
+"""Schedules side by side on the same costs: what each takes, holds and sends, and is it valid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from synth.errors import InvalidScheduleError, ProblemError
+from synth.problem import Problem, StageCost
+from synth.schedule import Certificate, Schedule, value
+from synth.simulate import messages, peaks, retime
+from synth.verify import verify
+
+Number = int | float
+Limit = Number | tuple[Number | None, ...] | None
+"""A memory limit: one number where all devices share it, None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a schedule achieves, in the units the user typed."""
+
+    name: str
+    placement: str
+    devices: int
+    microbatches: int
+    objective: str
+    value: Number
+    bound: Number
+    gap: float
+    proof: str
+    makespan: Number
+    span: Number
+    bubble: float
+    peak_memory: tuple[Number, ...]
+    limit: Limit
+    messages: int
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the value meets its proven bound."""
+        return self.value == self.bound
+
+
+def shared_limit(problem: Problem) -> Limit:
+    """A problem's memory limit in the user's units."""
+    limits = tuple(
+        None if limit is None else problem.units.quanta(limit) for limit in problem.limits_quanta
+    )
+    return limits[0] if len(set(limits)) == 1 else limits
+
+
+def summarize(schedule: Schedule) -> Summary:
+    """The figures of a schedule in which every device runs something."""
+    problem, certificate = schedule.problem, schedule.certificate
+    units = problem.units
+    return Summary(
+        name=schedule.name,
+        placement=problem.placement,
+        devices=problem.devices,
+        microbatches=problem.total_microbatches,
+        objective=str(problem.objective),
+        value=units.ticks(certificate.value),
+        bound=units.ticks(certificate.bound),
+        gap=certificate.gap,
+        proof=certificate.proof,
+        makespan=units.ticks(schedule.makespan),
+        span=units.ticks(schedule.span),
+        bubble=schedule.bubble,
+        peak_memory=tuple(units.quanta(peak) for peak in peaks(problem, schedule.devices)),
+        limit=shared_limit(problem),
+        messages=messages(problem),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a comparison: a summary, or the reason why there is none.
+
+    `reason` is empty for a valid schedule; a schedule that only breaks the reference's memory limit
+    has both a summary and a reason. `gap` is None where nothing was proved for these costs.
+    """
+
+    name: str
+    summary: Summary | None
+    reason: str = ""
+    gap: float | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Whether the schedule answers the reference problem."""
+        return not self.reason
+
+
+def compare(label: str, schedule: Schedule, reference: Problem) -> Row:
+    """A schedule timed anew on the costs, limits and objective of the reference problem."""
+    broken = [str(violation) for violation in verify(schedule) if violation.rule != "memory"]
+    if broken:
+        return Row(label, None, _first_of(broken))
+    try:
+        restated = _on_costs_of(schedule, reference)
+    except (InvalidScheduleError, ProblemError) as error:
+        return Row(label, None, str(error))
+    violations = [str(violation) for violation in verify(restated)]
+    gap = restated.certificate.gap if restated.problem == schedule.problem else None
+    return Row(label, summarize(restated), _first_of(violations), gap)
+
+
+def _first_of(reasons: list[str]) -> str:
+    if len(reasons) < 2:
+        return "".join(reasons)
+    return f"{reasons[0]} (and {len(reasons) - 1} more)"
+
+
+def _on_costs_of(schedule: Schedule, reference: Problem) -> Schedule:
+    """The same orders with the best times on the reference's costs.
+
+    Its certificate holds only if the problem stays the same; else nothing is claimed.
+    """
+    problem = restate(schedule.problem, reference)
+    if problem == schedule.problem:
+        return schedule
+    devices = retime(problem, schedule.orders)
+    reached = value(devices, problem.objective)
+    return replace(
+        schedule, problem=problem, devices=devices, certificate=Certificate(reached, 0, "none")
+    )
+
+
+def restate(problem: Problem, reference: Problem) -> Problem:
+    """A problem's devices, streams and routes with the reference's costs, limits and objective.
+
+    Where the model is cut into another number of stages, a stage costs its share of the model.
+    Raises ProblemError when the two cannot be compared.
+    """
+    if problem.devices != reference.devices:
+        raise ProblemError(f"is for {problem.devices} devices, not for {reference.devices}")
+    if problem.total_microbatches != reference.total_microbatches:
+        raise ProblemError(
+            f"has {problem.total_microbatches} micro-batches, not {reference.total_microbatches}"
+        )
+    if problem.streams == reference.streams:
+        return reference
+    if len(set(reference.stages)) > 1:
+        raise ProblemError(
+            f"has placement {problem.placement}; stages of different cost are compared only "
+            f"within placement {reference.placement}"
+        )
+    share = Fraction(len(reference.stages), len(problem.stages))
+    return Problem(
+        devices=problem.devices,
+        placement=problem.placement,
+        stages=(_share_of(reference.stages[0], share),) * len(problem.stages),
+        streams=problem.streams,
+        comm_ticks=reference.comm_ticks * share.denominator,
+        limits_quanta=tuple(
+            None if limit is None else limit * share.denominator
+            for limit in reference.limits_quanta
+        ),
+        objective=reference.objective,
+        units=replace(
+            reference.units,
+            ticks_per_unit=reference.units.ticks_per_unit * share.denominator,
+            quanta_per_unit=reference.units.quanta_per_unit * share.denominator,
+        ),
+    )
+
+
+def _share_of(cost: StageCost, share: Fraction) -> StageCost:
+    """A part of a stage, in ticks and quanta that are `share.denominator` times finer."""
+    return StageCost(
+        forward_ticks=cost.forward_ticks * share.numerator,
+        backward_act_ticks=cost.backward_act_ticks * share.numerator,
+        backward_wgt_ticks=cost.backward_wgt_ticks * share.numerator,
+        fused_ticks=cost.fused_ticks * share.numerator,
+        pair_ticks=cost.pair_ticks * share.numerator,
+        activation_quanta=cost.activation_quanta * share.numerator,
+        context_quanta=cost.context_quanta * share.numerator,
+    )
