@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from synth.errors import InvalidScheduleError, ProblemError
-from synth.problem import Problem, StageCost
+from synth.placement import Placement
+from synth.problem import Problem
+from synth.recut import recut
 from synth.schedule import Certificate, Schedule, value
 from synth.simulate import messages, peaks, retime
 from synth.verify import verify
@@ -117,7 +118,7 @@ def _on_costs_of(schedule: Schedule, reference: Problem) -> Schedule:
 
     Its certificate holds only if the problem stays the same; else nothing is claimed.
     """
-    problem = restate(schedule.problem, reference)
+    problem = _restate(schedule.problem, reference)
     if problem == schedule.problem:
         return schedule
     devices = retime(problem, schedule.orders)
@@ -127,10 +128,9 @@ def _on_costs_of(schedule: Schedule, reference: Problem) -> Schedule:
     )
 
 
-def restate(problem: Problem, reference: Problem) -> Problem:
-    """A problem's devices, streams and routes with the reference's costs, limits and objective.
+def _restate(problem: Problem, reference: Problem) -> Problem:
+    """The reference, cut and placed like the other problem.
 
-    Where the model is cut into another number of stages, a stage costs its share of the model.
     Raises ProblemError when the two cannot be compared.
     """
     if problem.devices != reference.devices:
@@ -141,39 +141,8 @@ def restate(problem: Problem, reference: Problem) -> Problem:
         )
     if problem.streams == reference.streams:
         return reference
-    if len(set(reference.stages)) > 1:
-        raise ProblemError(
-            f"has placement {problem.placement}; stages of different cost are compared only "
-            f"within placement {reference.placement}"
-        )
-    share = Fraction(len(reference.stages), len(problem.stages))
-    return Problem(
-        devices=problem.devices,
-        placement=problem.placement,
-        stages=(_share_of(reference.stages[0], share),) * len(problem.stages),
-        streams=problem.streams,
-        comm_ticks=reference.comm_ticks * share.denominator,
-        limits_quanta=tuple(
-            None if limit is None else limit * share.denominator
-            for limit in reference.limits_quanta
-        ),
-        objective=reference.objective,
-        units=replace(
-            reference.units,
-            ticks_per_unit=reference.units.ticks_per_unit * share.denominator,
-            quanta_per_unit=reference.units.quanta_per_unit * share.denominator,
-        ),
-    )
-
-
-def _share_of(cost: StageCost, share: Fraction) -> StageCost:
-    """A part of a stage, in ticks and quanta that are `share.denominator` times finer."""
-    return StageCost(
-        forward_ticks=cost.forward_ticks * share.numerator,
-        backward_act_ticks=cost.backward_act_ticks * share.numerator,
-        backward_wgt_ticks=cost.backward_wgt_ticks * share.numerator,
-        fused_ticks=cost.fused_ticks * share.numerator,
-        pair_ticks=cost.pair_ticks * share.numerator,
-        activation_quanta=cost.activation_quanta * share.numerator,
-        context_quanta=cost.context_quanta * share.numerator,
-    )
+    routes = tuple((stream.name, stream.route) for stream in problem.streams)
+    restated = recut(reference, Placement(problem.placement, routes))
+    if restated.streams != problem.streams:
+        raise ProblemError("shares its micro-batches among its streams in another way")
+    return restated

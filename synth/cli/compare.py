@@ -141,12 +141,9 @@ def _baseline(name: str, reference: Problem) -> Schedule:
     One that needs more memory than there is answers the problem without limits.
     """
     from synth import catalog
-    from synth.compare import restate
-    from synth.problem import make_problem
+    from synth.recut import recut
 
-    placement = catalog.family(name).placement
-    own = make_problem(reference.devices, reference.total_microbatches, placement=placement)
-    problem = restate(own, reference)
+    problem = recut(reference, catalog.family(name).placement)
     try:
         return catalog.build(name, problem)
     except InfeasibleError:

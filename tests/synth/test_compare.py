@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from synth.compare import compare, restate, summarize
-from synth.errors import ProblemError
+from synth.compare import compare, summarize
 from synth.op import Kind, Op
 from synth.problem import make_problem
 from synth.schedule import Certificate, Schedule, TimedOp, value
@@ -92,29 +91,39 @@ def test_other_sizes_are_not_comparable(devices, microbatches, reason):
 
 
 def test_a_finer_cut_of_the_model_costs_its_share():
-    reference = make_problem(
-        2,
-        4,
-        costs=(
-            1,
-            1,
-            1,
-        )[:3],
-        comm="0.5",
-        memory=3,
+    reference = make_problem(1, 2, costs=(2, 2, 2))
+    row = compare("it", gpipe(make_problem(1, 2)), reference)
+    finer = compare("it", v_schedule(make_problem(1, 2, placement="v")), reference)
+    assert row.summary is not None
+    assert finer.summary is not None
+    assert finer.summary.makespan == row.summary.makespan == 12
+    assert finer.summary.peak_memory == row.summary.peak_memory == (2,)
+
+
+def v_schedule(problem):
+    """Both chunks of one device, all F first."""
+    order = [Op(Kind.F, index, stage) for index in range(2) for stage in range(2)]
+    for index in range(2):
+        for stage in (1, 0):
+            order += [Op(Kind.B, index, stage), Op(Kind.W, index, stage)]
+    timeline = retime(problem, (tuple(order),))
+    return Schedule("v", problem, timeline, Certificate(timeline[0][-1].end, 0, ""))
+
+
+def test_streams_of_other_lengths_are_not_comparable():
+    problem = make_problem(2, 4, placement="bidirectional")
+    down, up = problem.streams
+    uneven = replace(problem, streams=(replace(down, microbatches=3), replace(up, microbatches=1)))
+    orders = tuple(
+        tuple(
+            Op(kind, index, stage, stream.name)
+            for kind in (Kind.F, Kind.B, Kind.W)
+            for stream, stage in uneven.held_stages(device)
+            for index in range(stream.microbatches)
+        )
+        for device in range(2)
     )
-    restated = restate(make_problem(2, 4, placement="v"), reference)
-    assert restated.units.ticks(restated.stages[0].forward_ticks) == 0.5
-    assert restated.units.ticks(restated.comm_ticks) == 0.5
-    assert restated.units.quanta(restated.stages[0].activation_quanta) == 0.5
-    assert restated.units.quanta(restated.limits_quanta[0]) == 3
-    assert restated.units.ticks(restated.work(0)) == reference.units.ticks(reference.work(0))
-
-
-def test_stages_of_different_cost_are_compared_only_as_they_are_cut():
-    reference = make_problem(2, 4)
-    first, second = reference.stages
-    uneven = replace(reference, stages=(first, replace(second, forward_ticks=2)))
-    assert restate(make_problem(2, 4), uneven) == uneven
-    with pytest.raises(ProblemError, match="only within placement linear"):
-        restate(make_problem(2, 4, placement="v"), uneven)
+    timeline = retime(uneven, orders)
+    certificate = Certificate(value(timeline, uneven.objective), 0, "")
+    row = compare("it", Schedule("", uneven, timeline, certificate), make_problem(2, 4))
+    assert row.reason == "shares its micro-batches among its streams in another way"
