@@ -5,10 +5,26 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from synth.errors import FileError
+
+
+@contextmanager
+def silent_libraries() -> Iterator[None]:
+    """Keep what compiled libraries write to stdout out of the results; HiGHS greets there."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.close(devnull)
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def log(text: str) -> None:

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from synth.cli.options import add_problem_options, read_problem
-from synth.cli.output import check_output, log, print_json, write_output
+from synth.cli.output import check_output, log, print_json, silent_libraries, write_output
 from synth.errors import InfeasibleError, NothingFoundError, PipesynthError
 
 if TYPE_CHECKING:
@@ -64,13 +64,14 @@ def command(args: argparse.Namespace) -> int:
     from synth.files import dumps
     from synth.solve import solve
 
-    result = solve(
-        problem,
-        time_limit_s=args.time_limit,
-        seed=args.seed,
-        backend=args.solver,
-        progress=None if args.quiet else log,
-    )
+    with silent_libraries():
+        result = solve(
+            problem,
+            time_limit_s=args.time_limit,
+            seed=args.seed,
+            backend=args.solver,
+            progress=None if args.quiet else log,
+        )
     if result.schedule is not None and args.output is not None:
         write_output(args.output, dumps(result.schedule))
     if args.json:

@@ -1,9 +1,13 @@
 """`pipesynth solve`: what it prints, writes and answers."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+ILP_NEEDED = "-P 4 -m 8 --memory 3 --objective span"
+"""No list schedule and no closed form meets its bound."""
 FIELDS = {
     "status",
     "objective",
@@ -97,3 +101,17 @@ def test_infeasible_as_json(pipesynth, tmp_path):
     assert found.keys() >= FIELDS
     assert (found["status"], found["value"], found["schedule"]) == ("infeasible", None, None)
     assert not path.exists()
+
+
+def test_nothing_but_the_answer_on_stdout():
+    """Solvers are compiled code that writes past Python."""
+    done = subprocess.run(
+        [sys.executable, "-m", "synth", "solve", *ILP_NEEDED.split(), "--json", "-q"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    found = json.loads(done.stdout)
+    assert (found["status"], found["span"]) == ("optimal", 31)
+    assert done.stderr == ""
