@@ -24,6 +24,8 @@ class GradientsDifferError(RunError):
 
 
 def reason(error: BaseException) -> str:
-    """The first sentence of a library's error, without the place in its source."""
+    """What a library's error comes down to: a peer that is late, or its first sentence."""
     line = str(error).strip().split("\n")[0]
+    if re.search("timed out|timeout", line, re.IGNORECASE):
+        return "no answer in time"
     return re.sub(r"^\[[^\]]*:\d+\] ", "", line).split(". ")[0]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -25,7 +25,8 @@ PREFIX = "pipesynth: "
 
 _TORCHRUN_LOG = re.compile(r"[WEI]\d{4} ")
 _KEPT_LINES = 40
-_GRACE_S = 20.0
+_GRACE_S = 5.0
+"""How long the ranks have to end when one of them has failed; torchrun alone would give them 30."""
 
 
 def main(argv: Sequence[str], ranks: int) -> int:
@@ -37,7 +38,7 @@ def main(argv: Sequence[str], ranks: int) -> int:
         )
         assert job.stderr is not None
         try:
-            held_back = _pass_on(job.stderr)
+            held_back = _pass_on(job.stderr, on_failure=lambda: _end_soon(job))
             code = job.wait()
         except KeyboardInterrupt:
             # Ctrl-C reached torchrun too, which is stopping its ranks.
@@ -62,6 +63,7 @@ def _environment(exit_file: Path) -> dict[str, str]:
     path = os.environ.get("PYTHONPATH")
     return {
         "OMP_NUM_THREADS": "1",  # ranks share the cores
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # a lost peer is reported once, by us
         **os.environ,
         # A folder named models or runtime where the user stands must not hide ours.
         "PYTHONSAFEPATH": "1",
@@ -70,12 +72,14 @@ def _environment(exit_file: Path) -> dict[str, str]:
     }
 
 
-def _pass_on(errors: IO[str]) -> deque[str]:
+def _pass_on(errors: IO[str], on_failure: Callable[[], None]) -> deque[str]:
     """Copies what the ranks write until one has failed; returns the end of what was held back."""
     held_back: deque[str] = deque(maxlen=_KEPT_LINES)
     failed = False
     for line in errors:
         if line.startswith(PREFIX):
+            if not failed:
+                on_failure()
             failed = True
         elif failed or _TORCHRUN_LOG.match(line):
             held_back.append(line)
@@ -85,11 +89,18 @@ def _pass_on(errors: IO[str]) -> deque[str]:
     return held_back
 
 
+def _end_soon(job: subprocess.Popen[str]) -> None:
+    """Kills torchrun after a while, and with it ranks that do not react, such as a stopped one."""
+    timer = threading.Timer(_GRACE_S, job.kill)
+    timer.daemon = True
+    timer.start()
+
+
 def _stop(job: subprocess.Popen[str]) -> int:
     try:
         job.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
-        job.send_signal(signal.SIGKILL)
+        job.kill()
         job.wait()
     print(f"{PREFIX}interrupted", file=sys.stderr)
     return 130

@@ -20,8 +20,8 @@ def prepare(on_terminate: Callable[[], None]) -> None:
     """Makes sure that the rank ends when it is told to, whatever it is doing.
 
     To be called before any other thread exists. A termination signal is taken by a thread of its
-    own, because the main thread may be waiting for a peer inside a library; and the signal comes
-    also when the launcher dies.
+    own, because the main thread may be waiting for a peer inside a library. When the launcher dies
+    the rank is killed.
 
     Args:
         on_terminate: called in that thread; must end the process.
@@ -33,7 +33,7 @@ def prepare(on_terminate: Callable[[], None]) -> None:
         on_terminate()
 
     threading.Thread(target=watch, name="termination", daemon=True).start()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def sharpen_sleep() -> None:
