@@ -76,6 +76,10 @@ class SleepStage:
         wait_until(deadline_s)
         return passed_on
 
+    def weight_gradients(self) -> list[Tensor]:
+        """There are no weights."""
+        return []
+
 
 def _payload() -> Tensor:
     """What sleeping stages pass to each other: (PAYLOAD_BYTES,) uint8."""

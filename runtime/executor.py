@@ -64,6 +64,8 @@ def run_step(
             transport.send(step.message, run.results.pop(step.message.producer))
         elif isinstance(step, Receive):
             transport.post(step.message)
+        else:
+            transport.reduce(step.ranks, stages[step.stage].weight_gradients())
     transport.finish()
     return run.finish()
 

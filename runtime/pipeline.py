@@ -33,7 +33,8 @@ class Pipeline:
             optimizer.zero_grad()
 
     A step adds to the gradients of the parameters that this rank holds; its loss is the mean over
-    the micro-batches.
+    the micro-batches. Where several ranks hold a stage, all of them have the same gradients after
+    it; the gradients have to be zeroed before it.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Pipeline:
 
         Raises:
             InvalidScheduleError: the program could deadlock.
-            UsageError: a stage is missing, or several devices hold the same one.
+            UsageError: a stage of this rank is missing.
         """
         self.schedule = schedule
         self.session = session
@@ -60,8 +61,7 @@ class Pipeline:
         self._clock: Clock = make_clock(session.device)
         self._transport: Transport = GroupTransport(
             session.rank,
-            self.program.channels,
-            self.program.slots(session.rank),
+            self.program,
             session.pipeline_store(),
             session.device,
         )
@@ -105,13 +105,7 @@ def _own_stages(
     by_number = stages if isinstance(stages, Mapping) else dict(enumerate(stages))
     own: dict[int, Stage] = {}
     for number in range(len(problem.stages)):
-        devices = {stream.route[number] for stream in problem.streams}
-        if len(devices) > 1:
-            raise UsageError(
-                f"stage {number} lives on devices {sorted(devices)}: the runtime does not reduce "
-                "the gradients of replicas"
-            )
-        if session.rank not in devices:
+        if session.rank not in {stream.route[number] for stream in problem.streams}:
             continue
         if number not in by_number:
             raise UsageError(f"rank {session.rank} needs stage {number}, which was not given")

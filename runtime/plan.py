@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from synth.graph import dependencies
-from synth.lower import Compute, Message, Program, Receive, Send, sends_done_at
+from synth.lower import Compute, Message, Program, Receive, Reduce, Send, sends_done_at
 from synth.op import Kind, Op
 from synth.schedule import Schedule
 from synth.simulate import in_flight
@@ -44,7 +44,7 @@ class Task:
     """Sends that are complete once the feed has come."""
 
 
-Step = Task | Send | Receive
+Step = Task | Send | Receive | Reduce
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,9 @@ class Stage(Protocol):
     def backward(self, microbatch: int, gradients: Values) -> Values:
         """BW after a forward that was not split."""
 
+    def weight_gradients(self) -> Sequence[Tensor]:
+        """What has to be added up over the ranks that hold a replica of this stage, in place."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Running:
@@ -103,6 +106,16 @@ class ModuleStage:
         if outputs:
             torch.autograd.backward(outputs, gradients)
         return _gradients_of(running.inputs)
+
+    def weight_gradients(self) -> Sequence[Tensor]:
+        """See `Stage`. A parameter that got none has zeros from now on, like its replicas."""
+        found: list[Tensor] = []
+        for parameter in self.module.parameters():
+            if parameter.requires_grad:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                found.append(parameter.grad)
+        return found
 
 
 def _expecting(tensors: Values) -> Sequence[Tensor]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from runtime.errors import PeerError, PlanError, reason
 from runtime.stage import Values
-from synth.lower import Channel, Message
+from synth.lower import Channel, Message, Program
 
 
 class Store(Protocol):
@@ -46,8 +47,11 @@ class Transport(Protocol):
     def release(self, message: Message) -> None:
         """Lets go of a send that is known to be complete."""
 
+    def reduce(self, ranks: tuple[int, ...], tensors: Sequence[Tensor]) -> None:
+        """Starts to add tensors up over ranks, in place; does not wait."""
+
     def finish(self) -> None:
-        """Waits for every send; ends a step."""
+        """Waits for every send and reduction; ends a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +79,30 @@ class GroupTransport:
     def __init__(
         self,
         rank: int,
-        channels: tuple[Channel, ...],
-        slots: Mapping[Channel, int],
+        program: Program,
         store: Store,
         device: torch.device,
     ) -> None:
-        """Creates and warms every communicator; all ranks must call it with the same channels."""
+        """Creates and warms every communicator; all ranks must call it alike."""
         self.rank = rank
         self.device = device
         self._store = store
-        self._slots = slots
+        self._slots = program.slots(rank)
         self._specs: dict[Message, Spec] = {}
         self._incoming: dict[Channel, _Incoming] = {}
         self._outgoing: dict[Message, _Flight] = {}
         # One fixed order on all ranks, or communicators that are set up lazily could deadlock.
         self._groups = {
-            channel: dist.new_group([channel.source, channel.target]) for channel in channels
+            channel: dist.new_group([channel.source, channel.target])
+            for channel in program.channels
         }
-        for channel in channels:
+        self._replicas = {ranks: dist.new_group(list(ranks)) for ranks in program.replicas}
+        self._reductions: list[_Reduction] = []
+        for channel in program.channels:
             self._warm(channel)
+        for ranks, group in self._replicas.items():
+            if rank in ranks:
+                dist.all_reduce(torch.zeros(1, device=device), group=group)
 
     def _warm(self, channel: Channel) -> None:
         token = torch.zeros(1, device=self.device)
@@ -178,10 +187,32 @@ class GroupTransport:
         except RuntimeError as error:
             raise self._lost(message, error) from error
 
+    def reduce(self, ranks: tuple[int, ...], tensors: Sequence[Tensor]) -> None:
+        """See `Transport`. One message per dtype."""
+        for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
+            parts = [tensor for tensor in tensors if tensor.dtype is dtype]
+            bucket = torch.cat([part.flatten() for part in parts])
+            work = dist.all_reduce(bucket, group=self._replicas[ranks], async_op=True)
+            self._reductions.append(_Reduction(ranks, work, bucket, parts))
+
     def finish(self) -> None:
         """See `Transport`."""
         for message in list(self._outgoing):
             self.release(message)
+        for reduction in self._reductions:
+            try:
+                reduction.work.wait()
+            except RuntimeError as error:
+                raise PeerError(
+                    f"rank {self.rank} could not reduce gradients over ranks {reduction.ranks}: "
+                    f"{reason(error)}"
+                ) from error
+            sizes = [part.numel() for part in reduction.parts]
+            for part, total in zip(
+                reduction.parts, torch.split(reduction.bucket, sizes), strict=True
+            ):
+                part.copy_(total.view_as(part))
+        self._reductions.clear()
 
     def _lost(self, message: Message, error: Exception) -> PeerError:
         return PeerError(
@@ -196,6 +227,17 @@ class _Flight:
 
     works: list[Any]
     tensors: Values
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """A reduction under way."""
+
+    ranks: tuple[int, ...]
+    work: Any
+    bucket: Tensor
+    parts: list[Tensor]
+    """Where the totals go."""
 
 
 @dataclass(frozen=True, slots=True)

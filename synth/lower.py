@@ -10,6 +10,7 @@ a receive is posted neither later than the send nor while an op runs that ends b
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -81,7 +82,19 @@ class Receive:
         return f"receive of {self.message.producer} from rank {self.message.channel.source}"
 
 
-Instruction = Compute | Send | Receive
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Start to add up the weight gradients of a stage that several ranks hold; does not wait."""
+
+    stage: int
+    ranks: tuple[int, ...]
+    """All holders, in order; they share a communicator of their own."""
+
+    def __str__(self) -> str:
+        return f"reduce of stage {self.stage} on ranks {', '.join(map(str, self.ranks))}"
+
+
+Instruction = Compute | Send | Receive | Reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,12 @@ class Program:
             )
         )
 
+    @property
+    def replicas(self) -> tuple[tuple[int, ...], ...]:
+        """The groups of ranks that reduce gradients, in the order in which all set them up."""
+        steps = (step for steps in self.ranks for step in steps)
+        return tuple(sorted({step.ranks for step in steps if isinstance(step, Reduce)}))
+
     def slots(self, rank: int) -> dict[Channel, int]:
         """Receive buffers that a rank needs per channel: the most posted and not yet consumed."""
         posted: Counter[Channel] = Counter()
@@ -122,7 +141,7 @@ class Program:
 
 def lower(schedule: Schedule) -> Program:
     """Places every send and receive of a valid schedule."""
-    # Sorted by (time, computes before messages, sender, position, node): see the module's rule.
+    # Sorted by (time, computes before messages before reductions, sender, position, node).
     placed: list[list[tuple[tuple[int, ...], Instruction]]] = [[] for _ in schedule.devices]
     for rank, timed_ops in enumerate(schedule.devices):
         for position, timed in enumerate(timed_ops):
@@ -133,11 +152,28 @@ def lower(schedule: Schedule) -> Program:
                     key = (timed.end, 1, rank, position, index)
                     placed[rank].append((key, Send(message)))
                     placed[message.channel.target].append((key, Receive(message)))
+    for end, reduce in _reductions(schedule):
+        for rank in reduce.ranks:
+            placed[rank].append(((end, 2, reduce.stage, 0, 0), reduce))
     return Program(
         tuple(
             tuple(step for _, step in sorted(steps, key=lambda entry: entry[0])) for steps in placed
         )
     )
+
+
+def _reductions(schedule: Schedule) -> Iterator[tuple[int, Reduce]]:
+    """For each stage with replicas, when the last of them has all its weight gradients."""
+    for stage in range(len(schedule.problem.stages)):
+        holders = {stream.route[stage] for stream in schedule.problem.streams}
+        if len(holders) > 1:
+            end = max(
+                timed.end
+                for ops in schedule.devices
+                for timed in ops
+                if any(node.kind is Kind.W and node.stage == stage for node in timed.op.nodes)
+            )
+            yield end, Reduce(stage, tuple(sorted(holders)))
 
 
 def successor(problem: Problem, node: Op) -> Op | None:
@@ -206,9 +242,11 @@ def program_json(program: Program) -> dict[str, Any]:
     }
 
 
-def _step_json(step: Instruction) -> dict[str, str | int]:
+def _step_json(step: Instruction) -> dict[str, Any]:
     if isinstance(step, Compute):
         return {"compute": str(step.op)}
+    if isinstance(step, Reduce):
+        return {"reduce": step.stage, "ranks": list(step.ranks)}
     if isinstance(step, Send):
         return {"send": str(step.message.producer), "to": step.message.channel.target}
     return {"receive": str(step.message.producer), "from": step.message.channel.source}

@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from synth.errors import InvalidScheduleError
-from synth.lower import Channel, Compute, Program, Receive, Send
-from synth.op import Op
+from synth.lower import Channel, Compute, Instruction, Program, Receive, Reduce, Send
+from synth.op import Kind, Op
 
 Communicator = Callable[[Channel], Hashable]
 """Says which channels share a communicator: those that map to equal keys."""
@@ -44,6 +44,7 @@ def check_program(program: Program, communicator: Communicator = per_channel) ->
     """
     _check_channel_order(program)
     _check_own_order(program)
+    _check_reductions(program)
     replay = _Replay(program, communicator)
     replay.run()
     if not replay.finished:
@@ -73,7 +74,7 @@ def _check_channel_order(program: Program) -> None:
     receives: dict[Channel, list[Op]] = {}
     for rank, steps in enumerate(program.ranks):
         for step in steps:
-            if isinstance(step, Compute):
+            if not isinstance(step, Send | Receive):
                 continue
             channel = step.message.channel
             end = channel.source if isinstance(step, Send) else channel.target
@@ -96,12 +97,34 @@ def _check_channel_order(program: Program) -> None:
             )
 
 
+def _check_reductions(program: Program) -> None:
+    """Every group reduces the same stages in the same order, each after all its W."""
+    agreed: dict[tuple[int, ...], list[int]] = {}
+    for rank, steps in enumerate(program.ranks):
+        own: dict[tuple[int, ...], list[int]] = {group: [] for group in program.replicas}
+        for step in steps:
+            if isinstance(step, Reduce):
+                own[step.ranks].append(step.stage)
+            elif isinstance(step, Compute):
+                for node in step.op.nodes:
+                    if node.kind is Kind.W and any(node.stage in done for done in own.values()):
+                        raise InvalidScheduleError(
+                            f"rank {rank}: {step} comes after the reduction of its stage"
+                        )
+        for group, stages in own.items():
+            if rank in group and agreed.setdefault(group, stages) != stages:
+                raise InvalidScheduleError(
+                    f"rank {rank} reduces stages {stages} where rank {group[0]} reduces "
+                    f"{agreed[group]}"
+                )
+
+
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     """A point where a rank or one of its communicators stands still."""
 
     rank: int
-    step: Compute | Send | Receive
+    step: Instruction
 
     def __str__(self) -> str:
         return f"rank {self.rank} {self.step}"
@@ -154,6 +177,9 @@ class _Replay:
             if isinstance(step, Compute):
                 if next(self._missing(rank, step), None) is not None:
                     return
+                self.position[rank] += 1
+            elif isinstance(step, Reduce):
+                # Not waited for before the end, and alone on its communicator with its like.
                 self.position[rank] += 1
             else:
                 self.position[rank] += 1
@@ -210,6 +236,7 @@ class _Replay:
 
     def _waits_for(self, at: _Waiting) -> _Waiting:
         step = at.step
+        assert not isinstance(step, Reduce), "nothing waits for a reduction"
         if isinstance(step, Compute):
             consumer = next(self._missing(at.rank, step))
             return _Waiting(at.rank, self._receive_of(at.rank, consumer))

@@ -45,17 +45,13 @@ class ClockStage:
 
     def __init__(self, problem: Problem, stage: int, clock: Clock) -> None:
         self.problem, self.stage, self.clock = problem, stage, clock
-        route = problem.streams[0].route
-        self.lag_before = problem.lag(route[stage - 1], route[stage]) if stage else 0
-        self.lag_behind = (
-            problem.lag(route[stage + 1], route[stage]) if stage + 1 < len(route) else None
-        )
+        # Micro-batches are numbered across streams.
+        self.own = [(s, index) for s in problem.streams for index in range(s.microbatches)]
 
     def forward(
         self, microbatch: int, inputs: Values, target: Tensor | None, *, split: bool
     ) -> Values:
-        arrival = int(inputs[0].item()) + self.lag_before if self.stage else 0
-        return (self._run(Kind.F, microbatch, arrival).requires_grad_(),)
+        return (self._run(Kind.F, microbatch, self._arrival(microbatch, -1, inputs)),)
 
     def backward_act(self, microbatch: int, gradients: Values) -> Values:
         return self._backward(Kind.B, microbatch, gradients)
@@ -66,16 +62,26 @@ class ClockStage:
     def backward_wgt(self, microbatch: int) -> None:
         self._run(Kind.W, microbatch, 0)
 
+    def weight_gradients(self) -> list[Tensor]:
+        return []
+
     def _backward(self, kind: Kind, microbatch: int, gradients: Values) -> Values:
-        arrival = 0 if self.lag_behind is None else int(gradients[0].item()) + self.lag_behind
-        return (self._run(kind, microbatch, arrival),)
+        return (self._run(kind, microbatch, self._arrival(microbatch, 1, gradients)),)
+
+    def _arrival(self, microbatch: int, neighbour: int, values: Values) -> int:
+        route = self.own[microbatch][0].route
+        sender = self.stage + neighbour
+        if not 0 <= sender < len(route):
+            return 0
+        return int(values[0].item()) + self.problem.lag(route[sender], route[self.stage])
 
     def _run(self, kind: Kind, microbatch: int, arrival: int) -> Tensor:
-        op = Op(kind, microbatch, self.stage)
+        stream, index = self.own[microbatch]
+        op = Op(kind, index, self.stage, stream.name)
         start = max(self.clock.now, arrival)
         self.clock.now = start + self.problem.duration(op)
         self.clock.ran.append((str(op), start, self.clock.now))
-        return torch.tensor(float(self.clock.now), dtype=torch.float64)
+        return torch.tensor(float(self.clock.now), dtype=torch.float64, requires_grad=True)
 
 
 def gradients(schedule: Schedule, session: Session) -> dict[str, object]:
@@ -140,7 +146,7 @@ def run_rank(rank: int, world: int, folder: Path) -> None:
     for path in sorted(folder.glob("*.json")):
         schedule = load(path)
         result = gradients(schedule, session)
-        result["ran"] = clock(schedule, session) if len(schedule.problem.streams) == 1 else []
+        result["ran"] = clock(schedule, session)
         lines.append(json.dumps({"name": path.stem, **result}))
     (folder / "results" / f"{rank}.jsonl").write_text("\n".join(lines))
     session.close()

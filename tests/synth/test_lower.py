@@ -14,8 +14,10 @@ from synth.lower import (
     Channel,
     Compute,
     Direction,
+    Instruction,
     Program,
     Receive,
+    Reduce,
     Send,
     lower,
     program_json,
@@ -38,14 +40,14 @@ def orders_of(*rows: str) -> Orders:
 
 
 def text(program: Program) -> list[list[str]]:
-    short = {Compute: "", Send: ">", Receive: "<"}
-    return [
-        [
-            short[type(step)] + str(step.op if isinstance(step, Compute) else step.message.producer)
-            for step in steps
-        ]
-        for steps in program.ranks
-    ]
+    def short(step: Instruction) -> str:
+        if isinstance(step, Compute):
+            return str(step.op)
+        if isinstance(step, Reduce):
+            return f"+{step.stage}"
+        return ("<" if isinstance(step, Receive) else ">") + str(step.message.producer)
+
+    return [[short(step) for step in steps] for steps in program.ranks]
 
 
 GPIPE_2_2 = orders_of(
@@ -117,6 +119,20 @@ def test_two_streams_have_channels_of_their_own_and_pairs_send_after_both_parts(
     program = lower(schedule(problem, orders))
     assert {channel.stream for channel in program.channels} == {"down", "up"}
     check_program(program)
+    # Both ranks hold both stages: each is reduced once its last replica is through.
+    assert program.replicas == ((0, 1),)
+    reductions = [[name for name in steps if name.startswith("+")] for steps in text(program)]
+    assert reductions == [["+1", "+0"], ["+1", "+0"]]
+    ranks = [list(steps) for steps in program.ranks]
+    ranks[0].insert(0, ranks[0].pop())
+    with pytest.raises(InvalidScheduleError, match=r"rank 0: \S+ comes after the reduction of its"):
+        check_program(Program(tuple(map(tuple, ranks))))
+    swapped = list(program.ranks)
+    reduces = [step for step in swapped[1] if isinstance(step, Reduce)]
+    others = [step for step in swapped[1] if not isinstance(step, Reduce)]
+    swapped[1] = (*others, *reversed(reduces))
+    with pytest.raises(InvalidScheduleError, match=r"rank 1 reduces stages .* where rank 0"):
+        check_program(Program(tuple(swapped)))
 
     two = make_problem(1, 2)
     one_pair = pair(Op(Kind.F, 1, 0), Op(Kind.BW, 0, 0))
