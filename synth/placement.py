@@ -58,23 +58,29 @@ def bidirectional(devices: int) -> Placement:
     return Placement("bidirectional", (("down", down), ("up", down[::-1])))
 
 
-_NAMES = "linear, interleaved:V, v, wave:K, bidirectional"
+def bidirectional_v(devices: int) -> Placement:
+    """Two streams, each on a V of its own replica that starts at its end (BitPipe)."""
+    down = v(devices).routes[0][1]
+    up = tuple(devices - 1 - device for device in down)
+    return Placement("bidirectional-v", (("down", down), ("up", up)))
+
+
+_NAMES = "linear, interleaved:V, v, wave:K, bidirectional, bidirectional-v"
+_FIXED = {
+    "linear": linear,
+    "v": v,
+    "bidirectional": bidirectional,
+    "bidirectional-v": bidirectional_v,
+}
 
 
 def parse_placement(name: str, devices: int) -> Placement:
     """Read a placement from its name. Raises ProblemError for a name that is not one."""
     if devices < 1:
         raise ProblemError(f"devices must be at least 1, got {devices}")
-    match = re.fullmatch(r"(linear|v|bidirectional|interleaved|wave)(?::([0-9]{1,4}))?", name)
+    if name in _FIXED:
+        return _FIXED[name](devices)
+    match = re.fullmatch(r"(interleaved|wave):([0-9]{1,4})", name)
     if match is None:
         raise ProblemError(f"placement {name!r} is not known; use one of {_NAMES}")
-    family, number = match.groups()
-    if (family in ("interleaved", "wave")) != (number is not None):
-        raise ProblemError(f"placement {name!r} is not known; use one of {_NAMES}")
-    if family == "linear":
-        return linear(devices)
-    if family == "v":
-        return v(devices)
-    if family == "bidirectional":
-        return bidirectional(devices)
-    return (interleaved if family == "interleaved" else wave)(devices, int(number))
+    return (interleaved if match[1] == "interleaved" else wave)(devices, int(match[2]))

@@ -33,9 +33,10 @@ class Family:
 
     `orders` may be called only for problems that `refuses` answers with None. `bubble` is the idle
     time in ticks of the most idle device within the makespan, `span_bubble` within its own span;
-    `peak` is what each device holds at most, in quanta. `weight_versions` is the number of copies
-    of its weights that each device keeps; `synchronous` is False where an iteration's gradients do
-    not all come from the same weights.
+    `peak` is what each device holds at most, in quanta. `synchronous` is False where an iteration's
+    gradients do not all come from the same weights; then `steady` is the ticks per m micro-batches
+    of a pipeline that never drains, and `weight_versions` the copies of its weights that each
+    device keeps.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Family:
     peak: ClosedForm[tuple[int, ...]] | None = None
     note: str = ""
     synchronous: bool = True
+    steady: ClosedForm[int] | None = None
     weight_versions: ClosedForm[tuple[int, ...]] | None = None
 
     def refuses(self, problem: Problem) -> str | None:
@@ -94,6 +96,27 @@ def uniform(problem: Problem) -> Uniform | None:
         activation=cost.activation_quanta,
         context=cost.context_quanta,
     )
+
+
+def even(problem: Problem) -> Uniform | None:
+    """The same, where F = B = W and a hop takes no time."""
+    costs = uniform(problem)
+    if costs is None or costs.comm or len({costs.forward, costs.act, costs.wgt}) > 1:
+        return None
+    return costs
+
+
+def held_until_wgt(problem: Problem) -> Uniform | None:
+    """The same, where everything a chunk keeps is kept until its W is done."""
+    costs = uniform(problem)
+    return None if costs is None or costs.context != costs.activation else costs
+
+
+def unequal_streams(problem: Problem) -> str | None:
+    """What to say when streams that mirror each other do not carry the same micro-batches."""
+    if len({stream.microbatches for stream in problem.streams}) > 1:
+        return "needs the same number of micro-batches in every stream"
+    return None
 
 
 def parameter_factor(problem: Problem) -> float:

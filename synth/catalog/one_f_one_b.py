@@ -26,7 +26,7 @@ def _device_order(stage: int, fill: int, microbatches: int) -> tuple[Op, ...]:
     return tuple(order)
 
 
-def bubble(problem: Problem) -> int | None:
+def _bubble(problem: Problem) -> int | None:
     """Every P micro-batches pay 2c(P-1) once more, as each F waits for the B before it."""
     costs = uniform(problem)
     if costs is None or (costs.comm and costs.microbatches % costs.devices):
@@ -38,7 +38,7 @@ def bubble(problem: Problem) -> int | None:
     return (devices - 1) * (costs.forward + costs.fused) + lags * costs.comm
 
 
-def peak(problem: Problem) -> tuple[int, ...] | None:
+def _peak(problem: Problem) -> tuple[int, ...] | None:
     """Device r keeps P-r micro-batches: its fill and the one it works on."""
     costs = uniform(problem)
     if costs is None or costs.context > costs.activation:
@@ -49,9 +49,10 @@ def peak(problem: Problem) -> tuple[int, ...] | None:
     )
 
 
-_BUBBLE = ClosedForm(
-    "(P-1)(F+BW) + 2c((P-1)m/P + P-2)", "equal stages, P divides m unless c = 0", bubble
+BUBBLE = ClosedForm(
+    "(P-1)(F+BW) + 2c((P-1)m/P + P-2)", "equal stages, P divides m unless c = 0", _bubble
 )
+PEAK = ClosedForm("min(m, P-r) A", "equal stages, C <= A", _peak)
 
 FAMILY = Family(
     name="1f1b",
@@ -60,7 +61,7 @@ FAMILY = Family(
     placement="linear",
     orders=orders,
     when="the baseline: no more bubble than GPipe, at most P micro-batches in memory",
-    bubble=_BUBBLE,
-    span_bubble=_BUBBLE,
-    peak=ClosedForm("min(m, P-r) A", "equal stages, C <= A", peak),
+    bubble=BUBBLE,
+    span_bubble=BUBBLE,
+    peak=PEAK,
 )

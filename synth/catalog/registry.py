@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from synth.catalog import gpipe, one_f_one_b, zero_bubble
+from synth.catalog import (
+    breadth_first,
+    chimera,
+    controllable,
+    dualpipe,
+    gems,
+    gpipe,
+    interleaved,
+    interleaved_zb,
+    one_f_one_b,
+    pipedream,
+    zb_v,
+    zero_bubble,
+)
 from synth.catalog.family import Family
 from synth.errors import UsageError
 
@@ -16,30 +30,59 @@ _FIXED = {
         one_f_one_b.FAMILY,
         zero_bubble.H1,
         zero_bubble.H2,
+        zb_v.FAMILY,
+        controllable.V_HALF,
+        controllable.V_MIN,
+        dualpipe.DUALPIPE,
+        dualpipe.DUALPIPEV,
+        chimera.CHIMERA,
+        chimera.BITPIPE,
+        gems.FAMILY,
+        pipedream.PIPEDREAM,
+        pipedream.PIPEDREAM_2BW,
     )
 }
 
-# Families with a number: how they are written, how they are made, and the ones listed by default.
-_NUMBERED: dict[str, tuple[str, Callable[[int], Family], tuple[int, ...]]] = {}
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """Families that differ in numbers: how they are written and made, and which are usual."""
+
+    pattern: str
+    make: Callable[..., Family]
+    usual: tuple[str, ...]
+
+
+_NUMBERED = {
+    "interleaved": _Numbered(
+        "interleaved:V[:N]", interleaved.make, ("interleaved:2", "interleaved:4")
+    ),
+    "interleaved-zb": _Numbered("interleaved-zb:V", interleaved_zb.make, ("interleaved-zb:2",)),
+    "bfs": _Numbered("bfs:V", breadth_first.make, ("bfs:2",)),
+}
 
 
 def names() -> tuple[str, ...]:
     """Every family's name; of those with a number the ones worth comparing by default."""
-    numbered = tuple(f"{head}:{n}" for head, (_, _, usual) in _NUMBERED.items() for n in usual)
-    return (*_FIXED, *numbered)
+    return (*_FIXED, *(name for numbered in _NUMBERED.values() for name in numbered.usual))
 
 
 def patterns() -> tuple[str, ...]:
     """How the names are written, as in `interleaved:V`."""
-    return (*_FIXED, *(pattern for pattern, _, _ in _NUMBERED.values()))
+    return (*_FIXED, *(numbered.pattern for numbered in _NUMBERED.values()))
 
 
 def family(name: str) -> Family:
     """The family of that name. Raises UsageError when there is none."""
     if name in _FIXED:
         return _FIXED[name]
-    match = re.fullmatch(r"([a-z0-9-]+):([1-9][0-9]{0,3})", name)
-    if match is None or match[1] not in _NUMBERED:
+    head, *numbers = name.split(":")
+    numbered = _NUMBERED.get(head)
+    most = 0 if numbered is None else numbered.pattern.count(":")
+    if numbered is None or not 1 <= len(numbers) <= most or not all(map(_is_number, numbers)):
         raise UsageError(f"schedule {name!r} is not known; use one of {', '.join(patterns())}")
-    _, make, _ = _NUMBERED[match[1]]
-    return make(int(match[2]))
+    return numbered.make(*map(int, numbers))
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[1-9][0-9]{0,3}", text) is not None
