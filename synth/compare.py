@@ -102,9 +102,26 @@ def compare(label: str, schedule: Schedule, reference: Problem) -> Row:
         restated = _on_costs_of(schedule, reference)
     except (InvalidScheduleError, ProblemError) as error:
         return Row(label, None, str(error))
-    violations = [str(violation) for violation in verify(restated)]
     gap = restated.certificate.gap if restated.problem == schedule.problem else None
-    return Row(label, summarize(restated), _first_of(violations), gap)
+    return Row(label, summarize(restated), _exceeded(restated), gap)
+
+
+def _exceeded(schedule: Schedule) -> str:
+    """The device that exceeds its memory limit by the most; empty when none does."""
+    problem = schedule.problem
+    excess = [
+        (peak - limit, device)
+        for device, (peak, limit) in enumerate(
+            zip(peaks(problem, schedule.devices), problem.limits_quanta, strict=True)
+        )
+        if limit is not None and peak > limit
+    ]
+    if not excess:
+        return ""
+    over, device = max(excess, key=lambda entry: entry[0])
+    limit = problem.limits_quanta[device] or 0
+    held, allowed = map(problem.units.quanta, (limit + over, limit))
+    return f"device {device} holds {held}, its limit is {allowed}"
 
 
 def _first_of(reasons: list[str]) -> str:
