@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
+
+from runtime.process import INTERRUPTED, end_with_parent
 
 EXIT_FILE = "PIPESYNTH_EXIT_FILE"
 """Environment variable: where the first rank that fails leaves its exit code."""
@@ -34,15 +37,22 @@ def main(argv: Sequence[str], ranks: int) -> int:
     with tempfile.TemporaryDirectory(prefix="pipesynth-") as folder:
         exit_file = Path(folder) / "exit"
         job = subprocess.Popen(
-            torchrun(argv, ranks), env=_environment(exit_file), stderr=subprocess.PIPE, text=True
+            torchrun(argv, ranks),
+            env=_environment(exit_file),
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=end_with_parent,
         )
-        assert job.stderr is not None
-        try:
-            held_back = _pass_on(job.stderr, on_failure=lambda: _end_soon(job))
-            code = job.wait()
-        except KeyboardInterrupt:
-            # Ctrl-C reached torchrun too, which is stopping its ranks.
-            return _stop(job)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with job:
+            assert job.stderr is not None
+            try:
+                held_back = _pass_on(job.stderr, on_failure=lambda: _end_soon(job))
+                code = job.wait()
+            except KeyboardInterrupt:
+                _stop(job)
+                print(f"{PREFIX}interrupted", file=sys.stderr)
+                return INTERRUPTED
         if code == 0:
             return 0
         if exit_file.exists():
@@ -96,11 +106,10 @@ def _end_soon(job: subprocess.Popen[str]) -> None:
     timer.start()
 
 
-def _stop(job: subprocess.Popen[str]) -> int:
+def _stop(job: subprocess.Popen[str]) -> None:
+    """Ends torchrun, and with it the ranks, even if it does not react."""
+    job.terminate()
     try:
-        job.wait(_GRACE_S)
+        job.communicate(timeout=_GRACE_S)
     except subprocess.TimeoutExpired:
         job.kill()
-        job.wait()
-    print(f"{PREFIX}interrupted", file=sys.stderr)
-    return 130

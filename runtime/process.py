@@ -14,26 +14,34 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_TIMERSLACK = 29
 _REALTIME_PRIORITY = 10
+INTERRUPTED = 130  # what shells report after Ctrl-C
 
 
 def prepare(on_terminate: Callable[[], None]) -> None:
     """Makes sure that the rank ends when it is told to, whatever it is doing.
 
-    To be called before any other thread exists. A termination signal is taken by a thread of its
-    own, because the main thread may be waiting for a peer inside a library. When the launcher dies
-    the rank is killed.
+    To be called before any other thread exists. Signals are taken by a thread of their own, because
+    the main thread may be waiting for a peer inside a library. When the launcher dies the rank is
+    killed; on Ctrl-C it goes without a word, as the launcher has one.
 
     Args:
-        on_terminate: called in that thread; must end the process.
+        on_terminate: called in that thread on a termination signal; must end the process.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    taken = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, taken)
 
     def watch() -> None:
-        signal.sigwait({signal.SIGTERM})
+        if signal.sigwait(taken) == signal.SIGINT:
+            os._exit(INTERRUPTED)
         on_terminate()
 
-    threading.Thread(target=watch, name="termination", daemon=True).start()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=watch, name="signals", daemon=True).start()
+    end_with_parent(signal.SIGKILL)
+
+
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """Asks for a signal when the thread that started this process ends."""
+    _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def sharpen_sleep() -> None:

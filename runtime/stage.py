@@ -91,7 +91,8 @@ class ModuleStage:
         """B: see `Stage`. What F kept is free afterwards, but for the layers' inputs."""
         running = self._running.pop(microbatch)
         assert running.deferral is not None, "B after a forward that was not split"
-        running.deferral.backward(_expecting(running.outputs), gradients)
+        if outputs := _expecting(running.outputs):
+            running.deferral.backward(outputs, gradients)
         self._owed[microbatch] = running.deferral
         return _gradients_of(running.inputs)
 
@@ -102,8 +103,7 @@ class ModuleStage:
     def backward(self, microbatch: int, gradients: Values) -> Values:
         """BW: see `Stage`."""
         running = self._running.pop(microbatch)
-        outputs = _expecting(running.outputs)
-        if outputs:
+        if outputs := _expecting(running.outputs):
             torch.autograd.backward(outputs, gradients)
         return _gradients_of(running.inputs)
 

@@ -187,6 +187,7 @@ def sleeping_job(plan: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     ranks: dict[int, int] = {}
     try:
@@ -268,19 +269,19 @@ def test_a_rank_that_stops_answering_ends_the_job_within_the_timeout(plan: Path)
 
 @pytest.mark.dist
 @pytest.mark.slow
-def test_the_launcher_s_death_takes_the_ranks_along(plan: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_launcher_takes_the_ranks_along(plan: Path, number: int) -> None:
     with sleeping_job(plan) as (job, pids):
-        os.kill(job.pid, signal.SIGINT)
-        for pid in pids:
-            assert alive(pid)
-        for child in children(job.pid):
-            os.kill(child, signal.SIGKILL)
+        if number == signal.SIGINT:
+            os.killpg(job.pid, number)  # as a terminal does
+        else:
+            os.kill(job.pid, number)
+        _, errors = job.communicate(timeout=30)
         deadline = time.monotonic() + 20
         while any(map(alive, pids)):
             assert time.monotonic() < deadline, "ranks are left over"
             time.sleep(0.1)
-
-
-def children(parent: int) -> list[int]:
-    text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-    return [int(pid) for pid in text.split()]
+    if number == signal.SIGKILL:
+        return
+    assert job.returncode == 130
+    assert errors == "pipesynth: interrupted\n"
