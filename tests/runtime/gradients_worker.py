@@ -15,17 +15,19 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from models import gpt
+from runtime.errors import PlanError
 from runtime.pipeline import Pipeline
 from runtime.reference import Reference, parameter_names, reference_step, relative_error
 from runtime.session import Session, connect
 from runtime.stage import ModuleStage, Values
 from synth.files import load
 from synth.op import Kind, Op
-from synth.problem import Problem
-from synth.schedule import Schedule
+from synth.problem import Problem, make_problem
+from synth.schedule import Certificate, Schedule
+from synth.simulate import earliest
 
 SAMPLES_PER_MICROBATCH = 1
 TOKENS = 4
@@ -138,6 +140,23 @@ def clock(schedule: Schedule, session: Session) -> list[tuple[str, int, int]]:
     return time.ran
 
 
+def changing_shapes(session: Session) -> str:
+    """What the first rank says when its output has another shape than in the first step."""
+    problem = make_problem(session.world, 1)
+    nodes = [(Op(Kind.F, 0, s), Op(Kind.BW, 0, s)) for s in range(session.world)]
+    timeline = earliest(problem, tuple(nodes))
+    schedule = Schedule("few", problem, timeline, Certificate(0, 0, "none"))
+    stages = [nn.Linear(2, 2) for _ in range(session.world)]
+    pipeline = Pipeline(stages, schedule, loss=lambda output, target: output.sum(), session=session)
+    pipeline.step(torch.zeros(3, 2), torch.zeros(3))
+    if session.rank == 0:
+        try:
+            pipeline.step(torch.zeros(4, 2), torch.zeros(4))
+        except PlanError as error:
+            return str(error)
+    return ""
+
+
 def run_rank(rank: int, world: int, folder: Path) -> None:
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     store = dist.FileStore(str(folder / "store"), world)
@@ -149,6 +168,10 @@ def run_rank(rank: int, world: int, folder: Path) -> None:
         result["ran"] = clock(schedule, session)
         lines.append(json.dumps({"name": path.stem, **result}))
     (folder / "results" / f"{rank}.jsonl").write_text("\n".join(lines))
+    if world > 1:
+        session.barrier()
+        (folder / "results" / f"{rank}.txt").write_text(changing_shapes(session))
+    session.barrier()
     session.close()
 
 

@@ -90,6 +90,8 @@ def results(devices: int) -> dict[str, list[dict[str, Any]]]:
             for line in (folder / "results" / f"{rank}.jsonl").read_text().splitlines():
                 result = json.loads(line)
                 found.setdefault(result["name"], []).append(result)
+        if devices > 1:
+            found["changing shapes"] = [{"message": (folder / "results" / "0.txt").read_text()}]
     return found
 
 
@@ -134,3 +136,11 @@ def test_ops_run_at_the_times_of_the_simulator() -> None:
             assert result["ran"] == wanted, name
         compared += 1
     assert compared >= len(DEVICES) * 12
+
+
+def test_a_shape_that_changes_between_steps_is_an_error_and_no_wrong_gradient() -> None:
+    (said,) = results(2)["changing shapes"]
+    assert said["message"] == (
+        "rank 0: F0@0 gives torch.float32 of shape (4, 2), in the first step it gave "
+        "torch.float32 of shape (3, 2); shapes must not change between steps"
+    )
