@@ -97,6 +97,10 @@ class Pipeline:
         batch = Batch(inputs.to(device).tensor_split(count), targets.to(device).tensor_split(count))
         return run_step(self.plan, self.stages, self._transport, self._clock, batch)
 
+    def close(self) -> None:
+        """Gives the channels back; for jobs that make several pipelines one after another."""
+        self._transport.close()
+
 
 def _own_stages(
     stages: Stages, problem: Problem, session: Session, loss: Loss | None

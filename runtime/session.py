@@ -50,7 +50,8 @@ class Session:
         if self.world == 1:
             return
         try:
-            dist.barrier()
+            ids = [self.device.index] if self.device.type == "cuda" else None
+            dist.barrier(device_ids=ids)
         except RuntimeError as error:
             raise PeerError(
                 f"rank {self.rank} waited for all ranks in vain: {reason(error)}"

@@ -53,6 +53,9 @@ class Transport(Protocol):
     def finish(self) -> None:
         """Waits for every send and reduction; ends a step."""
 
+    def close(self) -> None:
+        """Gives the communicators back; all ranks have to."""
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
@@ -213,6 +216,15 @@ class GroupTransport:
             ):
                 part.copy_(total.view_as(part))
         self._reductions.clear()
+
+    def close(self) -> None:
+        """See `Transport`."""
+        for channel, group in self._groups.items():
+            if self.rank in (channel.source, channel.target):
+                dist.destroy_process_group(group)
+        for ranks, group in self._replicas.items():
+            if self.rank in ranks:
+                dist.destroy_process_group(group)
 
     def _lost(self, message: Message, error: Exception) -> PeerError:
         return PeerError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -110,6 +111,7 @@ def gradients(schedule: Schedule, session: Session) -> dict[str, object]:
                 parameter.grad = None
         for microbatch, loss in result.losses.items():
             worst = max(worst, relative_error(loss, reference.losses[microbatch]))
+    pipeline.close()
     held = [s.held for s in pipeline.stages.values() if isinstance(s, ModuleStage)]
     return {
         "error": worst,
@@ -130,14 +132,15 @@ def _reference(
 def clock(schedule: Schedule, session: Session) -> list[tuple[str, int, int]]:
     """When every op of this rank runs, in logical time."""
     own = {stage for _, stage in schedule.problem.held_stages(session.rank)}
-    time = Clock()
-    stages = {stage: ClockStage(schedule.problem, stage, time) for stage in own}
+    own_time = Clock()
+    stages = {stage: ClockStage(schedule.problem, stage, own_time) for stage in own}
     pipeline = Pipeline(stages, schedule, session=session)
     for _ in range(STEPS):
-        time.now, time.ran = 0, []
+        own_time.now, own_time.ran = 0, []
         batch = torch.zeros(schedule.problem.total_microbatches)
         pipeline.step(batch, batch)
-    return time.ran
+    pipeline.close()
+    return own_time.ran
 
 
 def changing_shapes(session: Session) -> str:
@@ -157,10 +160,22 @@ def changing_shapes(session: Session) -> str:
     return ""
 
 
+def open_store(rank: int, folder: Path) -> dist.TCPStore:
+    """A store on a free port, which rank 0 picks and leaves in a file."""
+    port = folder / "port"
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        (folder / "port.new").write_text(str(store.port))
+        (folder / "port.new").rename(port)
+        return store
+    while not port.exists():
+        time.sleep(0.01)
+    return dist.TCPStore("127.0.0.1", int(port.read_text()), is_master=False)
+
+
 def run_rank(rank: int, world: int, folder: Path) -> None:
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
-    store = dist.FileStore(str(folder / "store"), world)
-    session = connect(world, device="cpu", timeout_s=20, store=store)
+    session = connect(world, device="cpu", timeout_s=20, store=open_store(rank, folder))
     lines = []
     for path in sorted(folder.glob("*.json")):
         schedule = load(path)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import models
+from runtime.options import MODELS
 from synth.files import save
 from synth.op import Kind, Op
 from synth.problem import make_problem
@@ -64,6 +66,10 @@ def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[s
 
 
 # Without ranks -------------------------------------------------------------------------------
+
+
+def test_every_model_can_be_named() -> None:
+    assert MODELS == models.NAMES
 
 
 def test_dry_run_prints_programs_and_buffers(plan: Path) -> None:
