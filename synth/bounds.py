@@ -7,6 +7,8 @@ device's own first start, `makespan` adds the time before the device can start a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import add
 
 from synth.errors import InfeasibleError
 from synth.problem import Objective, Problem, StageCost, Stream
@@ -33,7 +35,7 @@ class _Device:
 
 
 def all_bounds(problem: Problem) -> tuple[Bound, ...]:
-    """Every bound that applies, strongest first. Raises InfeasibleError when memory rules it out."""
+    """Every bound, strongest first. Raises InfeasibleError when memory rules every schedule out."""
     check_memory(problem)
     bounds: list[Bound] = [_critical_path(problem)]
     for index in range(problem.devices):
@@ -56,17 +58,17 @@ def best_bound(problem: Problem) -> Bound:
 def check_memory(problem: Problem) -> None:
     """Raise InfeasibleError unless every device has room for one micro-batch at a time.
 
-    Running micro-batches one after another is possible exactly when a device can hold all its
-    chunks of one micro-batch, whose first B comes after its last F, plus what a B adds.
+    Running micro-batches one after another is possible exactly when a device can hold its chunks of
+    one micro-batch up to each of them, whose F come before its B, plus what that B adds.
     """
     for device, limit in enumerate(problem.limits_quanta):
         if limit is None:
             continue
         for stream in problem.streams:
             costs = [problem.stages[s] for s, holder in enumerate(stream.route) if holder == device]
-            forward = sum(cost.activation_quanta for cost in costs)
-            growth = [max(0, cost.context_quanta - cost.activation_quanta) for cost in costs]
-            need = forward + max(growth, default=0)
+            held = accumulate(cost.activation_quanta for cost in costs)
+            growth = (max(0, cost.context_quanta - cost.activation_quanta) for cost in costs)
+            need = max(map(add, held, growth), default=0)
             if need > limit:
                 shown = problem.units.quanta(need), problem.units.quanta(limit)
                 raise InfeasibleError(
@@ -222,7 +224,8 @@ def _fill_and_drain(problem: Problem, lone: _LoneStage) -> Bound:
 def _little(problem: Problem, lone: _LoneStage) -> Bound:
     """Little's law: what is held, times how long, fits under the limit times the time.
 
-    At both ends the memory cannot be full: F come one at a time, and so do the last B and W.
+    At both ends the memory cannot be full: F come one at a time, and so do the last B and W. What
+    that wastes adds up where the device's work keeps the two ends apart.
     """
     cost, limit = lone.cost, lone.limit
     act, context = cost.activation_quanta, cost.context_quanta
@@ -230,11 +233,10 @@ def _little(problem: Problem, lone: _LoneStage) -> Bound:
         return Bound(0, "little", "memory never binds")
     apart = act * cost.backward_act_ticks + context * cost.backward_wgt_ticks
     hold = act * lone.turnaround + min(apart, act * cost.fused_ticks)
-    ramp_up = sum(
-        cost.forward_ticks * (limit - act * held)
-        for held in range(1, min(lone.count, limit // act) + 1)
-    )
-    area = lone.count * hold + ramp_up + _ramp_down(lone)
+    up, down = _ramp_up(lone), _ramp_down(lone)
+    apart_ends = up.ticks + down.ticks <= lone.device.work
+    waste = up.waste + down.waste if apart_ends else max(up.waste, down.waste)
+    area = lone.count * hold + waste
     value = _offset(problem, lone.device) - (-area // limit)
     return Bound(
         value,
@@ -244,8 +246,31 @@ def _little(problem: Problem, lone: _LoneStage) -> Bound:
     )
 
 
-def _ramp_down(lone: _LoneStage) -> int:
-    """Memory x ticks that cannot be used at the end, where everything has to be released."""
+@dataclass(frozen=True, slots=True)
+class _Ramp:
+    """The ticks at one end in which memory cannot be full, and the memory x ticks wasted there."""
+
+    ticks: int
+    waste: int
+
+
+def _ramp_up(lone: _LoneStage) -> _Ramp:
+    """From the first F on: as many micro-batches are held as F fit into the time so far."""
+    cost, limit = lone.cost, lone.limit
+    act, forward = cost.activation_quanta, cost.forward_ticks
+    ticks = waste = 0
+    for started in range(1, min(lone.count, limit // act) + 1):
+        # No B has ended by the turnaround, so until then nothing has grown to a larger context.
+        early = started * forward <= lone.turnaround
+        each = act if early else max(act, cost.context_quanta)
+        if started * each < limit:
+            ticks += forward
+            waste += forward * (limit - started * each)
+    return _Ramp(ticks, waste)
+
+
+def _ramp_down(lone: _LoneStage) -> _Ramp:
+    """Up to the last end: what is held then has to be released in the time that is left."""
     cost, limit = lone.cost, lone.limit
     back, wgt = _back(cost), cost.backward_wgt_ticks
     steps: list[tuple[int, int]] = []
@@ -258,8 +283,10 @@ def _ramp_down(lone: _LoneStage) -> int:
             after = waiting * back + only_w * wgt - under_way
             held = waiting * cost.activation_quanta + only_w * cost.context_quanta
             steps.append((after, min(held, limit)))
-    lost = clock = most = 0
+    waste = clock = most = ticks = 0
     for after, held in sorted(steps):
-        lost += (after - clock) * (limit - most)
+        if most < limit:
+            ticks = after
+        waste += (after - clock) * (limit - most)
         clock, most = after, max(most, held)
-    return lost
+    return _Ramp(ticks, waste)
