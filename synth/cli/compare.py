@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from synth.cli.options import add_problem_options, problem_options_given, read_problem
-from synth.cli.output import number, percent, print_json, table
+from synth.cli.output import print_json
 from synth.errors import InfeasibleError, PipesynthError, UsageError
 
 if TYPE_CHECKING:
     from synth.compare import Row
-    from synth.problem import Problem, StageCost
+    from synth.problem import Problem
     from synth.runs import MeasuredRun
     from synth.schedule import Schedule
 
@@ -49,6 +47,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def command(args: argparse.Namespace) -> int:
     """Print one row per schedule."""
+    from synth.cli.rows import Line, as_table, reference_fields, row_fields, title
     from synth.files import load
     from synth.runs import load_run
 
@@ -57,30 +56,12 @@ def command(args: argparse.Namespace) -> int:
     reference = _reference(args, files)
     entries = [_entry(label, files, reference) for label in labels]
     runs = _assign([load_run(path) for path in args.run], [schedule for _, schedule in entries])
-    lines = [_Line(row, tuple(runs[index])) for index, (row, _) in enumerate(entries)]
+    lines = [Line(row, tuple(runs[index])) for index, (row, _) in enumerate(entries)]
     if args.json:
-        print_json({"reference": _reference_fields(reference), "rows": list(map(_fields, lines))})
+        print_json({"reference": reference_fields(reference), "rows": list(map(row_fields, lines))})
     else:
-        print(f"{_title(reference)}\n\n{_table(lines, markdown=args.markdown)}")
+        print(f"{title(reference)}\n\n{as_table(lines, markdown=args.markdown)}")
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A row of the comparison with the runs of its schedule."""
-
-    row: Row
-    runs: tuple[MeasuredRun, ...]
-
-    def measured_s(self, objective: str) -> float | None:
-        """Median over the runs of the step time that the objective counts."""
-        return median(run.step_s(objective) for run in self.runs) if self.runs else None
-
-    def of_plan(self, objective: str) -> float | None:
-        """Median over the runs of measured over planned time."""
-        ratios = [run.of_plan(objective) for run in self.runs]
-        known = [ratio for ratio in ratios if ratio is not None]
-        return median(known) if known else None
 
 
 def _labels(args: argparse.Namespace) -> list[str]:
@@ -167,85 +148,3 @@ def _assign(
         for match in matches:
             assigned[indices[match]].append(run)
     return assigned
-
-
-def _title(reference: Problem) -> str:
-    from synth.cli.figures import limit_text
-    from synth.compare import shared_limit
-
-    ticks = reference.units.ticks
-    costs = " | ".join(
-        ",".join(number(ticks(time)) for time in _times(cost))
-        for cost in dict.fromkeys(reference.stages)
-    )
-    return (
-        f"{reference.devices} devices, {reference.total_microbatches} micro-batches, "
-        f"F,B,W {costs}, hop {number(ticks(reference.comm_ticks))}, "
-        f"{limit_text(shared_limit(reference))}, objective {reference.objective}"
-    )
-
-
-def _times(cost: StageCost) -> tuple[int, int, int]:
-    return cost.forward_ticks, cost.backward_act_ticks, cost.backward_wgt_ticks
-
-
-def _table(lines: Sequence[_Line], *, markdown: bool) -> str:
-    headers = ["schedule", "makespan", "span", "bubble", "peak", "messages", "gap"]
-    with_runs = any(line.runs for line in lines)
-    if with_runs:
-        headers += ["measured ms", "of plan"]
-    headers.append("valid")
-    return table(headers, [_cells(line, with_runs) for line in lines], markdown=markdown)
-
-
-def _cells(line: _Line, with_runs: bool) -> list[str]:
-    row, summary = line.row, line.row.summary
-    if summary is None:
-        figures = ["-"] * 6 + (["-"] * 2 if with_runs else [])
-        return [row.name, *figures, f"no: {row.reason}"]
-    cells = [
-        row.name,
-        number(summary.makespan),
-        number(summary.span),
-        percent(summary.bubble),
-        number(max(summary.peak_memory)),
-        str(summary.messages),
-        percent(row.gap),
-    ]
-    if with_runs:
-        step, ratio = line.measured_s(summary.objective), line.of_plan(summary.objective)
-        cells += ["-" if step is None else f"{1e3 * step:.1f}", number(ratio)]
-    return [*cells, "yes" if row.valid else f"no: {row.reason}"]
-
-
-def _reference_fields(reference: Problem) -> dict[str, Any]:
-    from synth.compare import shared_limit
-
-    ticks = reference.units.ticks
-    return {
-        "devices": reference.devices,
-        "microbatches": reference.total_microbatches,
-        "costs": [[ticks(time) for time in _times(cost)] for cost in reference.stages],
-        "comm": ticks(reference.comm_ticks),
-        "objective": str(reference.objective),
-        "limit": shared_limit(reference),
-    }
-
-
-def _fields(line: _Line) -> dict[str, Any]:
-    row, summary = line.row, line.row.summary
-    fields: dict[str, Any] = {"name": row.name, "valid": row.valid, "reason": row.reason or None}
-    if summary is None:
-        return fields
-    return {
-        **fields,
-        "makespan": summary.makespan,
-        "span": summary.span,
-        "bubble": summary.bubble,
-        "peak": max(summary.peak_memory),
-        "messages": summary.messages,
-        "gap": row.gap,
-        "placement": summary.placement,
-        "measured_s": line.measured_s(summary.objective),
-        "of_plan": line.of_plan(summary.objective),
-    }

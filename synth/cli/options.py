@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 from synth.errors import ProblemError, UsageError
@@ -114,6 +113,8 @@ def _amounts(text: str, option: str, counts: Sequence[int]) -> list[str]:
 
 
 def _check_amount(text: str, where: str) -> None:
+    from decimal import Decimal, InvalidOperation
+
     try:
         value = Decimal(text)
     except InvalidOperation:

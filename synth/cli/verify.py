@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from synth.cli.output import number, print_json
 
@@ -19,6 +18,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def command(args: argparse.Namespace) -> int:
     """Print the findings; 1 if there are any."""
+    from dataclasses import asdict
+
     from synth import files
     from synth.verify import verify
 
