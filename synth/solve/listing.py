@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from synth.op import Kind
+from synth.op import Kind, Op
 from synth.problem import Problem
 from synth.schedule import Orders
 from synth.solve.folding import Folded, fold
@@ -46,13 +46,28 @@ def policies() -> Iterator[Policy]:
         yield Policy(kinds, patience, deep, cap)
 
 
+def one_by_one(problem: Problem) -> Orders:
+    """Every micro-batch alone, all its F, then its B and W: fits whenever anything does."""
+    rows: list[list[Op]] = [[] for _ in range(problem.devices)]
+    for microbatch in range(max(stream.microbatches for stream in problem.streams)):
+        for stream in problem.streams:
+            if microbatch >= stream.microbatches:
+                continue
+            for stage, device in enumerate(stream.route):
+                rows[device].append(Op(Kind.F, microbatch, stage, stream.name))
+            for stage, device in reversed(list(enumerate(stream.route))):
+                rows[device].append(Op(Kind.B, microbatch, stage, stream.name))
+                rows[device].append(Op(Kind.W, microbatch, stage, stream.name))
+    return tuple(tuple(row) for row in rows)
+
+
 def list_schedule(problem: Problem, policy: Policy) -> Orders | None:
     """Orders found by one policy, or None where it runs into a dead end of memory."""
     return _Listing(fold(problem, 1), policy).run()
 
 
 class _Listing:
-    """One simulation. Per chain: how many ops have started, what each still lacks and since when."""
+    """One simulation; knows per chain how many ops have started and what each still lacks."""
 
     def __init__(self, folded: Folded, policy: Policy) -> None:
         self.folded = folded
@@ -70,8 +85,11 @@ class _Listing:
         self.ranked = [self._rank(d) for d in range(folded.problem.devices)]
         self.held = [0] * folded.problem.devices
         self.free_at = [0] * folded.problem.devices
-        self.releases: list[list[tuple[int, int]]] = [[] for _ in range(folded.problem.devices)]
-        self.taken, self.freed, self.reserve = self._memory()
+        self.releases: list[list[tuple[int, int, str]]] = [
+            [] for _ in range(folded.problem.devices)
+        ]
+        self.held_by: list[dict[str, int]] = [{} for _ in range(folded.problem.devices)]
+        self.taken, self.freed = self._memory()
         self.events: list[tuple[int, int]] = [(0, d) for d in range(folded.problem.devices)]
 
     def _rank(self, device: int) -> list[int]:
@@ -85,26 +103,13 @@ class _Listing:
 
         return sorted(self.folded.of_device(device), key=key)
 
-    def _memory(self) -> tuple[list[int], list[int], list[int]]:
-        """Per chain: memory taken, memory freed, and what an F must leave for later chunks.
-
-        Leaving room for the later chunks of the same stream keeps the oldest micro-batch moving;
-        with several streams each also leaves room for one micro-batch of the others.
-        """
-        problem, chains = self.folded.problem, self.folded.chains
-        taken, freed, reserve = ([0] * len(chains) for _ in range(3))
+    def _memory(self) -> tuple[list[int], list[int]]:
+        """Per chain: memory taken at the start and freed at the end of an op."""
+        taken, freed = ([0] * len(self.folded.chains) for _ in range(2))
         for row in self.folded.memory:
             for term in row:
                 taken[term.chain], freed[term.chain] = term.taken, term.freed
-        for index, chain in enumerate(chains):
-            if chain.kind is not Kind.F:
-                continue
-            for stream, stage in problem.held_stages(chain.device):
-                act = problem.stages[stage].activation_quanta
-                later = stream.name == chain.stream and stage > chain.stage
-                if later or stream.name != chain.stream:
-                    reserve[index] += act
-        return taken, freed, reserve
+        return taken, freed
 
     def run(self) -> Orders | None:
         while self.events:
@@ -119,7 +124,8 @@ class _Listing:
         """Start the best op that can start now, if any."""
         releases = self.releases[device]
         while releases and releases[0][0] <= now:
-            self.held[device] -= heapq.heappop(releases)[1]
+            _, freed, stream = heapq.heappop(releases)
+            self._hold(device, stream, -freed)
         soonest_act = self._next_act(device)
         for index in self.ranked[device]:
             chain = self.folded.chains[index]
@@ -149,11 +155,11 @@ class _Listing:
     def _fits(self, device: int, index: int) -> bool:
         chain = self.folded.chains[index]
         limit = self.folded.problem.limits_quanta[device]
-        if limit is not None:
+        if limit is not None and self.taken[index]:
             need = self.held[device] + self.taken[index]
-            if chain.kind is Kind.F and self.started[index] < chain.count:
-                need += min(self.reserve[index], self._outstanding(index))
-            if need > limit and self.taken[index]:
+            if chain.kind is Kind.F:
+                need += self._reserve(index)
+            if need > limit:
                 return False
         if self.policy.cap and chain.kind is Kind.F:
             in_flight = self.started[index] - self.started[index + 1]
@@ -161,27 +167,39 @@ class _Listing:
             return in_flight < max(1, stages - chain.stage)
         return True
 
-    def _outstanding(self, index: int) -> int:
-        """The reserve still needed: none for chunks and streams whose F have all started."""
+    def _reserve(self, index: int) -> int:
+        """What an F must leave free so that the oldest micro-batch of every stream can go on.
+
+        That is room for the later chunks of its own stream, and for one micro-batch of every other
+        stream that holds nothing yet; none for chunks whose F have all started.
+        """
         chain = self.folded.chains[index]
-        need = 0
+        own = 0
+        others: dict[str, int] = {}
         for other in self.folded.of_device(chain.device):
             candidate = self.folded.chains[other]
             if candidate.kind is not Kind.F or self.started[other] >= candidate.count:
                 continue
-            later = candidate.stream == chain.stream and candidate.stage > chain.stage
-            if later or candidate.stream != chain.stream:
-                need += self.taken[other]
-        return need
+            if candidate.stream != chain.stream:
+                others[candidate.stream] = others.get(candidate.stream, 0) + self.taken[other]
+            elif candidate.stage > chain.stage:
+                own += self.taken[other]
+        holds = self.held_by[chain.device]
+        return own + sum(max(0, need - holds.get(name, 0)) for name, need in others.items())
+
+    def _hold(self, device: int, stream: str, change: int) -> None:
+        self.held[device] += change
+        holds = self.held_by[device]
+        holds[stream] = holds.get(stream, 0) + change
 
     def _start(self, device: int, index: int, now: int) -> None:
         chain, number = self.folded.chains[index], self.started[index]
         end = now + chain.steps
         self.started[index] += 1
         self.times[index].append(now)
-        self.held[device] += self.taken[index]
+        self._hold(device, chain.stream, self.taken[index])
         if self.freed[index]:
-            heapq.heappush(self.releases[device], (end, self.freed[index]))
+            heapq.heappush(self.releases[device], (end, self.freed[index], chain.stream))
         self.free_at[device] = end
         heapq.heappush(self.events, (end, device))
         for other, lag in self.after[index]:

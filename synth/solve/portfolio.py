@@ -12,7 +12,7 @@ from synth.problem import Problem
 from synth.schedule import Certificate, Schedule
 from synth.solve.backends import make_backend
 from synth.solve.incumbent import Incumbent, Progress
-from synth.solve.listing import list_schedule, policies
+from synth.solve.listing import list_schedule, one_by_one, policies
 from synth.solve.refine import Deadline, refine
 
 
@@ -75,6 +75,7 @@ def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
         family = catalog.family(name)
         if family.refuses(problem) is None and not incumbent.closed:
             incumbent.offer(family.orders(problem), name)
+    incumbent.offer(one_by_one(problem), "one micro-batch at a time")
     for policy in policies():
         if incumbent.closed or deadline.left == 0.0:
             return

@@ -16,7 +16,7 @@ from synth.solve.backends import Answer, Backend
 from synth.solve.folding import Folded, exact_step, fold
 from synth.solve.formulation import Model, build
 from synth.solve.incumbent import Incumbent
-from synth.solve.windows import anchored_windows, makespan_windows, span_windows
+from synth.solve.windows import free_windows, makespan_windows, relaxed_windows, span_windows
 
 MAX_COUNTERS = 60_000  # beyond this many counters a single solve takes minutes
 FIRST_SLICE_S = 4.0
@@ -125,11 +125,10 @@ def _try(
     model = build(up, span_windows(up, horizon))
     if _solve(model, backend, seconds) is Answer.FEASIBLE:
         return incumbent.offer(up.unfold(model.starts()), f"ILP, horizon {horizon}")
-    if len(incumbent.problem.streams) > 1:
-        return False  # two streams have no first device to set the clock by
-    relaxed = build(down, anchored_windows(down, horizon))
-    if _solve(relaxed, backend, seconds) is Answer.INFEASIBLE:
-        return _refuted(incumbent, (horizon + 1) * grids.step)
+    if len(incumbent.problem.streams) == 1:
+        relaxed = build(down, relaxed_windows(down, horizon))
+        if _solve(relaxed, backend, seconds) is Answer.INFEASIBLE:
+            return _refuted(incumbent, (horizon + 1) * grids.step)
     return _try_free_windows(incumbent, backend, seconds, horizon, grids)
 
 
@@ -138,7 +137,7 @@ def _try_free_windows(
 ) -> bool:
     """The exact span model, where every device chooses when its window opens."""
     up, down = grids.up, grids.down
-    model = build(up, anchored_windows(up, horizon, free=True), free_span=horizon)
+    model = build(up, free_windows(up, horizon), free_span=horizon)
     answer = _solve(model, backend, seconds)
     if answer is Answer.FEASIBLE:
         return incumbent.offer(up.unfold(model.starts()), f"ILP, free windows, horizon {horizon}")
@@ -146,7 +145,7 @@ def _try_free_windows(
         # Windows that bind each other can meet between two steps, so only the horizon is refuted.
         return answer is Answer.INFEASIBLE and _refuted(incumbent, horizon * grids.step + 1)
     # Rounding start and end of a window down can lengthen it by a step.
-    model = build(down, anchored_windows(down, horizon + 1, free=True), free_span=horizon + 1)
+    model = build(down, free_windows(down, horizon + 1), free_span=horizon + 1)
     answer = _solve(model, backend, seconds)
     return answer is Answer.INFEASIBLE and _refuted(incumbent, horizon * grids.step + 1)
 

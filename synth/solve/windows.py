@@ -69,25 +69,37 @@ def span_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
     return _join(heads(folded, starts), latest_ends(folded, ends))
 
 
-def anchored_windows(folded: Folded, horizon: int, *, free: bool = False) -> tuple[Window, ...]:
-    """What every schedule of that span fits into, its clock set to the start of the first stage.
+def relaxed_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
+    """What a single stream's schedules of that span fit into, seen from the first stage's device.
 
-    The device of the first stage runs the first F and the last B of the single stream, so all F and
-    B of the others lie within its window. Their W may end later and are not bound at all here,
-    which makes this a relaxation: a horizon it refutes is refuted for good. With `free` they must
-    end within two horizons, which loses nothing where each device also has a window of that span.
+    With its clock set to the start of the first stage, the device of that stage runs the first F
+    and the last B, so all F and B of the others lie within its window. Their W may end later and
+    are not bound at all here: a relaxation, so that a horizon it refutes is refuted for good.
     """
     devices = folded.problem.devices
     anchor = folded.problem.streams[0].route[0]
     far = horizon * (devices + 1)
     ends = latest_ends(folded, [horizon if d == anchor else far for d in range(devices)])
     windows = _join(heads(folded, [0] * devices), ends)
-    if free:
-        return tuple(Window(w.earliest, min(w.latest_end, 2 * horizon)) for w in windows)
     return tuple(
         window if window.latest_end <= horizon else Window(window.earliest, horizon, complete=False)
         for window in windows
     )
+
+
+def free_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
+    """Where ops can lie at all when every device has a window of that span somewhere.
+
+    The first stream's F and B lie within the window of the device that runs its first stage, and
+    every other device's window meets that one, so all lie within one horizon on either side of it.
+    With a single stream nothing lies before it.
+    """
+    devices = folded.problem.devices
+    anchor = folded.problem.streams[0].route[0]
+    start = 0 if len(folded.problem.streams) == 1 else horizon
+    opens = [start if d == anchor else 0 for d in range(devices)]
+    closes = [start + horizon * (1 if d == anchor else 2) for d in range(devices)]
+    return _join(heads(folded, opens), latest_ends(folded, closes))
 
 
 def _join(earliest: list[int], latest: list[int]) -> tuple[Window, ...]:
