@@ -13,10 +13,12 @@ from synth.catalog import (
     dualpipe,
     gems,
     gpipe,
+    hanayo,
     interleaved,
     interleaved_zb,
     one_f_one_b,
     pipedream,
+    zb_greedy,
     zb_v,
     zero_bubble,
 )
@@ -59,6 +61,8 @@ _NUMBERED = {
     ),
     "interleaved-zb": _Numbered("interleaved-zb:V", interleaved_zb.make, ("interleaved-zb:2",)),
     "bfs": _Numbered("bfs:V", breadth_first.make, ("bfs:2",)),
+    "hanayo": _Numbered("hanayo:K", hanayo.make, ("hanayo:1", "hanayo:2")),
+    "zb-greedy": _Numbered("zb-greedy:K", zb_greedy.make, ("zb-greedy:1", "zb-greedy:2")),
 }
 
 
