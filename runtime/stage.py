@@ -61,8 +61,9 @@ class ModuleStage:
         self.module = module
         self.loss = loss
         """Given to the last stage: mean loss of (output, target)."""
-        self.unsplit: tuple[str, ...] = ()
-        """Parameters whose gradient B computes, as their operation cannot be split."""
+        self.unsplit: tuple[str, ...] | None = None
+        """Parameters whose gradient B computes, as their operation cannot be split; known after
+        the first split forward."""
         self._running: dict[int, _Running] = {}
         self._owed: dict[int, Deferral] = {}
 
@@ -83,7 +84,7 @@ class ModuleStage:
                 result = self.loss(result, target)
         outputs: Values = (result,) if isinstance(result, Tensor) else tuple(result)
         self._running[microbatch] = _Running(inputs, outputs, deferral)
-        if deferral is not None:
+        if deferral is not None and self.unsplit is None:
             self.unsplit = tuple(unsplit(self.module, deferral))
         return tuple(output.detach().requires_grad_(output.requires_grad) for output in outputs)
 

@@ -61,7 +61,7 @@ def run(options: RunOptions, schedule: Schedule, session: Session) -> None:
     checked = _train(options, model, pipeline, record)
     for number, stage in pipeline.stages.items():
         if isinstance(stage, ModuleStage):
-            record.unsplit.extend(f"{number}.{name}" for name in stage.unsplit)
+            record.unsplit.extend(f"{number}.{name}" for name in stage.unsplit or ())
     session.store.set(f"record/{session.rank}", json.dumps(asdict(record)))
     if session.rank == 0:
         records = [
