@@ -19,7 +19,7 @@ PLANS = {
     "1f1b": ["baseline", "1f1b", *PROBLEM, "--memory", "4"],
     "tight": ["solve", *PROBLEM, "--memory", "3"],
 }
-MEASURED = ("solved", "1f1b")
+TRAINED = ("solved", "1f1b")
 STEPS = 30
 
 
@@ -65,7 +65,7 @@ def make_plans() -> None:
 def train() -> None:
     say("A GPT on 4 processes; the first step's gradients are checked against a single process")
     options = ("--steps", str(STEPS), "--check")
-    solved, handcrafted = (run(name, "gpt", *options)["losses"] for name in MEASURED)
+    solved, handcrafted = (run(name, "gpt", *options)["losses"] for name in TRAINED)
     print(f"\n{'step':>4}  {'solved':>12}  {'1f1b':>12}")
     for step in range(0, STEPS, 5):
         print(f"{step:>4}  {solved[step]:>12.8f}  {handcrafted[step]:>12.8f}")
@@ -76,12 +76,12 @@ def train() -> None:
 def measure() -> None:
     say("Stages that sleep for 20 ms per unit: how close to its plan a step comes")
     options = ("--tick-ms", "20", "--steps", "10", "--warmup", "2")
-    runs = {name: run(name, "sleep", *options) for name in MEASURED}
+    runs = {name: run(name, "sleep", *options) for name in PLANS}
     say("All together, on the same costs")
-    run_files = [f"--run={run_file(name, 'sleep')}" for name in MEASURED]
+    run_files = [f"--run={run_file(name, 'sleep')}" for name in PLANS]
     pipesynth("compare", *map(plan, PLANS), "--baselines", "gpipe,zb-h1,zb-h2", *run_files)
     for what in ("measured", "planned"):
-        solved, handcrafted = (runs[name][what]["span_s"] for name in MEASURED)
+        solved, handcrafted = (runs[name][what]["span_s"] for name in TRAINED)
         print(f"solved / 1f1b, {what}: {solved / handcrafted:.3f}")
 
 

@@ -68,6 +68,8 @@ def read_problem(args: argparse.Namespace, *, placement: str = "linear") -> Prob
     if devices is None or microbatches is None:
         raise UsageError("a problem needs -P (devices) and -m (micro-batches)")
     costs = _amounts(args.costs or "1,1,1", "--costs", (3, 4))
+    if any(float(cost) == 0 for cost in costs[:3]):
+        raise UsageError(f"--costs {args.costs}: F, B and W must be above 0")
     activation = _amounts(args.activation or "1,1", "--activation", (2,))
     _check_size(devices, microbatches)
     problem = make_problem(
@@ -121,6 +123,8 @@ def _check_amount(text: str, where: str) -> None:
         raise UsageError(f"{where}: {text!r} is not a number") from None
     if not value.is_finite():
         raise UsageError(f"{where}: {text} is not a finite number")
+    if value < 0:
+        raise UsageError(f"{where}: {text} is negative")
     # An exponent of a billion would be written out in full by exact arithmetic.
     if value and not -9 <= value.adjusted() <= 15:
         raise UsageError(f"{where}: {text} is too large or too small; use 1e-9 to 1e15")
