@@ -81,38 +81,59 @@ def retime(problem: Problem, orders: Orders) -> Timeline:
     """The best times for given orders: exact for both objectives.
 
     For makespan these are the earliest times. For span, the first ops of a device may start later
-    so that its window shrinks: the smallest common window S is found by bisection, where a window
-    is feasible if pushing every device's first start up to its last end - S reaches a fixed point.
+    so that its window shrinks: the smallest common window is found by bisection.
     """
     best = earliest(problem, orders)
     if problem.objective is Objective.MAKESPAN:
         return best
     low = max(sum(timed.end - timed.start for timed in ops) for ops in best)
     high = max(spans(best))
+    if low == high:
+        return best
+    reach = _reach(problem, orders, best)
     while low < high:
         middle = (low + high) // 2
-        windowed = _fit_windows(problem, orders, best, middle)
-        if windowed is None:
+        if _first_starts(best, reach, middle) is None:
             low = middle + 1
         else:
-            best, high = windowed, max(spans(windowed))
-    return best
+            high = middle
+    return earliest(problem, orders, _first_starts(best, reach, high) or ())
 
 
-def _fit_windows(
-    problem: Problem, orders: Orders, start_from: Timeline, window: int
-) -> Timeline | None:
-    """Earliest times in which no device's span exceeds the window, or None when none exist."""
-    timeline = start_from
-    # In a fixed point no end lies beyond a path that crosses every device's window edge once.
-    total = max(ops[-1].end for ops in timeline)
-    horizon = total + len(orders) * max(0, total - window)
-    while max(spans(timeline)) > window:
-        releases = [max(ops[0].start, ops[-1].end - window) for ops in timeline]
-        timeline = earliest(problem, orders, releases)
-        if max(ops[-1].end for ops in timeline) > horizon:
-            return None
-    return timeline
+_Reach = list[list[tuple[int, int]]]
+
+
+def _reach(problem: Problem, orders: Orders, best: Timeline) -> _Reach:
+    """For every device, which devices' last ends follow from its first start, and how much later.
+
+    A device released after everything else is done is what all the ends behind it come from.
+    """
+    released = max(ops[-1].end for ops in best)
+    reach: _Reach = []
+    for device in range(len(orders)):
+        releases = [released if other == device else 0 for other in range(len(orders))]
+        ends = [ops[-1].end - released for ops in earliest(problem, orders, releases)]
+        reach.append([(other, ticks) for other, ticks in enumerate(ends) if ticks > 0])
+    return reach
+
+
+def _first_starts(best: Timeline, reach: _Reach, window: int) -> list[int] | None:
+    """The earliest first starts at which no device's span exceeds the window; None without any.
+
+    A late end pushes its own device's first start, and that the ends behind it. In a fixed point no
+    chain of pushes meets a device twice, so one round per device finds it.
+    """
+    starts = [ops[0].start for ops in best]
+    ends = [ops[-1].end for ops in best]
+    for _ in range(len(best) + 1):
+        for device, start in enumerate(starts):
+            for other, ticks in reach[device]:
+                ends[other] = max(ends[other], start + ticks)
+        pushed = [max(start, end - window) for start, end in zip(starts, ends, strict=True)]
+        if pushed == starts:
+            return starts
+        starts = pushed
+    return None
 
 
 def memory_profile(problem: Problem, device_ops: Sequence[TimedOp]) -> tuple[MemoryPoint, ...]:

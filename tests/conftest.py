@@ -58,8 +58,9 @@ def random_orders() -> Draw:
 class _Listing:
     """Runs what can start first, ties by random priorities, and keeps within the memory limits.
 
-    `fused` allows BW, `paired` allows FB, and `cap` is the most micro-batches under way at a time:
-    with one of them, nothing but a limit too small for any schedule gets in the way.
+    Not `eager`, it runs just anything that can start. `fused` allows BW, `paired` allows FB, and
+    `cap` is the most micro-batches under way at a time: with one of them, nothing but a limit too
+    small for any schedule gets in the way.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class _Listing:
         problem: Problem,
         chance: random.Random,
         *,
+        eager: bool = True,
         fused: bool = False,
         paired: bool = False,
         cap: int | None = None,
     ) -> None:
         self.problem = problem
         self.chance = chance
+        self.eager = eager
         self.fused = fused
         self.paired = paired
         self.cap = problem.total_microbatches if cap is None else cap
@@ -90,7 +93,8 @@ class _Listing:
             ready = [(self._start(op), self._priority(op), op) for op in self._ready()]
             if not ready:
                 return None
-            start, _, op = min(ready, key=lambda entry: entry[:2])
+            first = min(ready, key=lambda entry: entry[:2])
+            start, _, op = first if self.eager else self.chance.choice(ready)
             self._append(op, start)
         return tuple(map(tuple, self.orders))
 
