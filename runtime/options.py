@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -55,6 +56,9 @@ class RunOptions:
         for name in ("lr", "timeout", "tick_ms"):
             if not 0 < getattr(self, name) < math.inf:
                 raise UsageError(f"--{name.replace('_', '-')} must be a positive number")
+        # Found out before the run rather than after it.
+        if self.run_file is not None and not os.access(self.run_file.absolute().parent, os.W_OK):
+            raise UsageError(f"--run-file {self.run_file}: its folder does not exist or is closed")
         if self.check and self.model == "sleep":
             raise UsageError("--check needs a model with gradients, not sleep")
 

@@ -93,6 +93,7 @@ def test_dry_run_prints_programs_and_buffers(plan: Path) -> None:
         (["--model", "sleep", "--check"], "--check needs a model with gradients"),
         (["--model", "sleep", "--sleep-ms", "1,2"], "'1,2' is not three numbers F,B,W"),
         (["--model", "sleep", "--sleep-ms", "1,2,-1"], "a number below 0 or not finite"),
+        (["--run-file", "/nowhere/run.json"], "--run-file /nowhere/run.json: its folder does not"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
     ],
 )
