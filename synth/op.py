@@ -39,6 +39,11 @@ class Op:
             raise ValueError("an overlapped pair (FB) and only a pair has a partner")
         if self.partner is not None and self.partner.kind not in (Kind.B, Kind.BW):
             raise ValueError(f"an F overlaps a B or a BW, not {self.partner}")
+        if self.partner is not None and (self.stream, self.microbatch) == (
+            self.partner.stream,
+            self.partner.microbatch,
+        ):
+            raise ValueError("an F cannot overlap the backward of its own micro-batch")
 
     def __str__(self) -> str:
         if self.partner is not None:
@@ -77,7 +82,8 @@ def pair(forward: Op, backward: Op) -> Op:
     return Op(Kind.FB, forward.microbatch, forward.stage, forward.stream, backward)
 
 
-_SIMPLE = re.compile(r"(F|BW|B|W)(0|[1-9]\d{0,8})@(0|[1-9]\d{0,8})(?:/([a-z][a-z0-9_-]*))?")
+_INDEX = "(0|[1-9][0-9]{0,8})"
+_SIMPLE = re.compile(rf"(F|BW|B|W){_INDEX}@{_INDEX}(?:/([a-z][a-z0-9_-]*))?")
 
 
 @cache
