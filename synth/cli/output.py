@@ -76,7 +76,7 @@ def percent(value: float | None) -> str:
 
 def check_output(path: str | None) -> None:
     """Refuse an output path that cannot be written, before any work goes into its contents."""
-    if path is None:
+    if path is None or _is_pipe_or_device(path):
         return
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -91,11 +91,15 @@ def write_output(path: str, text: str) -> None:
     """Write a whole file or none; through links, and straight into pipes and devices."""
     from synth.files import write_atomic
 
-    target = Path(os.path.realpath(path))
-    if not target.exists() or target.is_file():
-        write_atomic(target, text)
+    if not _is_pipe_or_device(path):
+        write_atomic(os.path.realpath(path), text)
         return
     try:
-        target.write_text(text, encoding="utf-8")
+        Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _is_pipe_or_device(path: str) -> bool:
+    """Whether it exists as something that must not be replaced, such as /dev/stdout."""
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))

@@ -1,7 +1,11 @@
 """`show`, `verify`, `graph`, `export` and `schema`."""
 
 import json
+import os
 import re
+import stat
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -93,3 +97,19 @@ def test_schema(pipesynth, tmp_path):
     assert pipesynth("schema", "-o", path).code == 0
     assert path.read_text() == printed
     assert "ScheduleFile" in json.loads(printed)["$defs"]
+
+
+def test_a_link_keeps_pointing_where_it_did(pipesynth, tmp_path):
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    link.symlink_to(real)
+    assert pipesynth("schema", "-o", link).code == 0
+    assert link.is_symlink()
+    assert real.read_text() == pipesynth("schema").out
+
+
+def test_pipes_and_devices_are_written_to_and_not_replaced():
+    command = [sys.executable, "-m", "synth", "schema", "-o"]
+    done = subprocess.run([*command, "/dev/stdout"], check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout)
+    subprocess.run([*command, os.devnull], check=True)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
