@@ -5,7 +5,6 @@ from synth.catalog.family import (
     ClosedForm,
     Family,
     most_idle,
-    most_idle_in_span,
     parameter_factor,
 )
 from synth.catalog.registry import family, names, patterns
@@ -16,7 +15,6 @@ __all__ = [
     "build",
     "family",
     "most_idle",
-    "most_idle_in_span",
     "names",
     "parameter_factor",
     "patterns",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
-from synth.bounds import best_bound
+from synth.bounds import Bound, best_bound
 from synth.catalog.registry import family
 from synth.errors import InfeasibleError, UsageError
 from synth.problem import Problem
@@ -31,9 +32,15 @@ def build(name: str, problem: Problem, *, ignore_limits: bool = False) -> Schedu
         )
     timeline = retime(problem, chosen.orders(problem))
     _check_limits(name, problem, timeline)
-    bound = best_bound(problem)
+    bound = _bound(problem)
     certificate = Certificate(value(timeline, problem.objective), bound.value, bound.text)
     return Schedule(name, problem, timeline, certificate)
+
+
+@lru_cache(maxsize=16)
+def _bound(problem: Problem) -> Bound:
+    """The bound of a problem, looked for once though many families answer it."""
+    return best_bound(problem)
 
 
 def _check_limits(name: str, problem: Problem, timeline: Timeline) -> None:

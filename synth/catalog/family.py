@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from synth.placement import parse_placement
-from synth.problem import Problem
+from synth.problem import Objective, Problem
 from synth.schedule import Orders, Schedule
 
 T = TypeVar("T")
@@ -61,6 +61,11 @@ class Family:
         if routes != wanted.routes:
             return f"needs placement {self.placement}, the problem has {problem.placement}"
         return self.constraint(problem)
+
+    def predicted_idle(self, problem: Problem) -> int | None:
+        """What the closed form says `most_idle` finds, or None where none holds."""
+        form = self.bubble if problem.objective is Objective.MAKESPAN else self.span_bubble
+        return None if form is None else form.value(problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +136,9 @@ def parameter_factor(problem: Problem) -> float:
 
 
 def most_idle(schedule: Schedule) -> int:
-    """Idle ticks of the most idle device within the makespan; what `Family.bubble` predicts."""
-    return max(schedule.makespan - _busy(schedule, device) for device in _devices(schedule))
-
-
-def most_idle_in_span(schedule: Schedule) -> int:
-    """Idle ticks of the most idle device within its own span; what `span_bubble` predicts."""
-    return max(schedule.spans[device] - _busy(schedule, device) for device in _devices(schedule))
-
-
-def _devices(schedule: Schedule) -> range:
-    return range(len(schedule.devices))
-
-
-def _busy(schedule: Schedule, device: int) -> int:
-    return sum(timed.end - timed.start for timed in schedule.devices[device])
+    """Idle ticks of the most idle device in the time that the objective counts."""
+    whole = schedule.problem.objective is Objective.MAKESPAN
+    return max(
+        (schedule.makespan if whole else span) - sum(timed.end - timed.start for timed in ops)
+        for span, ops in zip(schedule.spans, schedule.devices, strict=True)
+    )

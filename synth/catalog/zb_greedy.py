@@ -74,10 +74,13 @@ class _Line:
         return arrivals[::-1]
 
     def fill(self, device: int, arrival: int, eager: bool) -> None:
-        """Run F's until the first B arrives, always fewer than the device in front."""
+        """Run F's until the first B arrives, fewer than the device in front unless that ran all."""
         forwards = self._ends[device][Kind.F]
-        cost = self._problem.stages[device]
-        while device == 0 or len(forwards) + 1 < len(self._ends[device - 1][Kind.F]):
+        cost, most = self._problem.stages[device], self._problem.total_microbatches
+        if device > 0:
+            in_front = len(self._ends[device - 1][Kind.F])
+            most = in_front if in_front == most else in_front - 1
+        while len(forwards) < most:
             ready = self._arrival(device, Kind.F)
             if ready is None or self._held[device] + cost.activation_quanta > self._limit:
                 return
