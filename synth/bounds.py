@@ -11,7 +11,11 @@ from itertools import accumulate
 from operator import add
 
 from synth.errors import InfeasibleError
+from synth.folding import fold
+from synth.heads import NEVER, heads, one_machine, relate, tails
 from synth.problem import Objective, Problem, StageCost, Stream
+
+MAX_SPAN_HEADS = 60_000  # ops x devices; beyond this only the first device is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ def all_bounds(problem: Problem) -> tuple[Bound, ...]:
             stream, stage = held[0]
             lone = _lone_stage(problem, device, stream, stage, limit)
             bounds += [_fill_and_drain(problem, lone), _little(problem, lone)]
+    bounds += _one_machine(problem)
     return tuple(sorted(bounds, key=lambda bound: -bound.value))
 
 
@@ -151,6 +156,33 @@ def _work(problem: Problem, device: _Device) -> Bound:
     value = _offset(problem, device) + device.work
     head = f" after at least {device.head} ticks" if _offset(problem, device) else ""
     return Bound(value, "work", f"device {device.index} has {device.work} ticks of work{head}")
+
+
+def _one_machine(problem: Problem) -> list[Bound]:
+    """Heads and tails of all ops, memory's share in them included, then one device at a time.
+
+    For span a device sees only paths that begin and end with ops of its own.
+    """
+    if not all(cost.split_is_best for cost in problem.stages):
+        return []  # fused or paired ops would need heads of their own
+    relations = relate(fold(problem, 1))
+    devices = range(problem.devices)
+    alone = problem.objective is Objective.SPAN
+    if alone and relations.ops * problem.devices > MAX_SPAN_HEADS:
+        devices = range(1)  # the first device waits longest for its first B
+    first = last = None
+    found = []
+    for device in devices:
+        if alone or first is None or last is None:
+            free = [NEVER if alone and d != device else 0 for d in range(problem.devices)]
+            first, last = heads(relations, free), tails(relations, [-o for o in free])
+        ticks = one_machine(relations.folded, device, first, last)
+        text = (
+            f"device {device} runs one op at a time, each behind what has to come before it and "
+            "before what has to follow, room in memory included"
+        )
+        found.append(Bound(ticks, "one machine", text))
+    return found
 
 
 def _fill(problem: Problem, device: _Device) -> Bound:

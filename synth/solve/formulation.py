@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 import pulp
 
-from synth.solve.folding import Folded
-from synth.solve.windows import Window
+from synth.folding import Folded
+from synth.solve.windows import Windows
 
 Term = tuple["pulp.LpVariable | int", int]  # a counter, or a number where bounds fix it
 
@@ -30,7 +30,7 @@ class Model:
     """A built model and its counters; `counters[c][t]` is None where bounds fix the value."""
 
     folded: Folded
-    windows: tuple[Window, ...]
+    windows: Windows
     program: pulp.LpProblem
     rows: int = 0
     counters: list[list[pulp.LpVariable | int]] = field(default_factory=list)
@@ -76,24 +76,25 @@ class Model:
         return found
 
 
-def build(folded: Folded, windows: tuple[Window, ...], *, free_span: int | None = None) -> Model:
+def build(folded: Folded, windows: Windows, *, free_span: int | None = None) -> Model:
     """The model for given windows.
 
     With `free_span`, every device but the one of the first stage places its own window of that many
     steps freely (`windows` then only limit where it may lie).
     """
     model = Model(folded, windows, pulp.LpProblem("schedule", pulp.LpMinimize))
+    model.program += 0  # any feasible point will do
+    if not windows.possible:
+        model.trivially_infeasible = True
+        return model
     for index in range(len(folded.chains)):
         model.counters.append(_counters(model, index))
-    model.program += 0  # any feasible point will do
-    if model.trivially_infeasible:
-        return model
     for index in range(len(folded.chains)):
         _monotone(model, index)
     for edge in folded.edges:
         reach = len(model.counters[edge.after])
         shift = folded.chains[edge.before].steps + edge.lag
-        for step in range(windows[edge.after].earliest, reach):
+        for step in range(windows.chains[edge.after].earliest[0], reach):
             model.less_equal(
                 [(model.at(edge.after, step), 1), (model.at(edge.before, step - shift), -1)], 0
             )
@@ -106,21 +107,16 @@ def build(folded: Folded, windows: tuple[Window, ...], *, free_span: int | None 
 
 
 def _counters(model: Model, index: int) -> list[pulp.LpVariable | int]:
-    """One counter per step; a plain number where the window and one-at-a-time fix it."""
-    chain, window = model.folded.chains[index], model.windows[index]
-    last_start = window.latest_end - chain.steps
+    """One counter per step; a plain number where the windows of its ops fix it."""
+    chain, window = model.folded.chains[index], model.windows.chains[index]
+    least = most = 0
     row: list[pulp.LpVariable | int] = []
-    for step in range(max(window.latest_end, 1)):
-        pace = max(chain.steps, 1)
-        most = (
-            min(chain.count, (step - window.earliest) // pace + 1) if step >= window.earliest else 0
-        )
-        least = 0
-        if window.complete:
-            still_to_come = max(0, -(-(last_start - step) // pace)) if step < last_start else 0
-            least = max(0, chain.count - still_to_come)
-        if least > most:
-            model.trivially_infeasible = True
+    for step in range(window.reach):
+        while most < chain.count and window.earliest[most] <= step:
+            most += 1
+        if window.latest_end is not None:
+            while least < chain.count and window.latest_end[least] - chain.steps <= step:
+                least += 1
         if least >= most:
             row.append(most)
         else:
@@ -129,8 +125,6 @@ def _counters(model: Model, index: int) -> list[pulp.LpVariable | int]:
                     f"n_{index}_{step}", lowBound=least, upBound=most, cat="Integer"
                 )
             )
-    if window.complete and last_start < window.earliest:
-        model.trivially_infeasible = True
     return row
 
 
@@ -143,7 +137,7 @@ def _monotone(model: Model, index: int) -> None:
 def _device_steps(model: Model, device: int) -> range:
     chains = model.folded.of_device(device)
     return range(
-        min(model.windows[chain].earliest for chain in chains),
+        min(model.windows.chains[chain].earliest[0] for chain in chains),
         max(len(model.counters[chain]) for chain in chains),
     )
 
@@ -179,8 +173,8 @@ def _free_window(model: Model, device: int, span: int) -> None:
     chains = folded.of_device(device)
     sources = [c for c in chains if not _has_local_before(folded, c)]
     sinks = [c for c in chains if not _has_local_after(folded, c)]
-    first = min(model.windows[c].earliest for c in sources)
-    last = max(model.windows[c].latest_end - folded.chains[c].steps for c in sources)
+    first = min(model.windows.chains[c].earliest[0] for c in sources)
+    last = max(model.windows.chains[c].reach - folded.chains[c].steps for c in sources)
     opened: dict[int, pulp.LpVariable | int] = {}
     for step in range(first, last + 1):
         opened[step] = model.program.add_variable(

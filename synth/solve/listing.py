@@ -1,8 +1,8 @@
-"""List scheduling: a first schedule in milliseconds, by several priorities.
+"""List scheduling: a good schedule in milliseconds.
 
-An event-driven simulation in which a free device takes the best op that is ready and fits its
-memory. It sees arrivals as soon as they are certain, and may wait for a B about to arrive rather
-than start something long.
+An event-driven simulation in which a free device takes the most urgent op that is ready and fits
+its memory. It sees arrivals as soon as they are certain, and may wait for a more urgent op about to
+arrive rather than start a less urgent one.
 """
 
 from __future__ import annotations
@@ -10,40 +10,70 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations
 
+from synth.folding import Folded
+from synth.heads import Heads, heads, relate, tails
 from synth.op import Kind, Op
-from synth.problem import Problem
+from synth.problem import Objective, Problem
 from synth.schedule import Orders
-from synth.solve.folding import Folded, fold
+
+Starts = list[list[int]]
 
 _FAR = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """How a free device chooses.
+class Rule:
+    """How free devices choose.
 
-    `kinds` ranks F, B and W; `patience` is the part of an op's duration a device would rather wait
-    for a B than start that op; `deep` prefers the later of its chunks; `cap` bounds the
-    micro-batches in flight on device d by the number of stages below it (as 1F1B does).
+    `urgency[c][i]` of op i of chain c: lower goes first. `patience[d]` is the part of an op's
+    duration that device d would rather wait for a more urgent one than start it. `room[c]` bounds
+    the micro-batches between F and B of an F chain (and is ignored for other chains).
     """
 
-    kinds: tuple[Kind, Kind, Kind]
-    patience: float = 0.0
-    deep: bool = True
-    cap: bool = False
+    urgency: tuple[tuple[float, ...], ...]
+    patience: tuple[float, ...]
+    room: tuple[int, ...]
 
 
-def policies() -> Iterator[Policy]:
-    """All policies worth trying."""
-    ranks = (
-        (Kind.B, Kind.F, Kind.W),
-        (Kind.F, Kind.B, Kind.W),
-        (Kind.B, Kind.W, Kind.F),
-    )
-    for kinds, patience, deep, cap in product(ranks, (0.0, 0.4, 0.8), (True, False), (False, True)):
-        yield Policy(kinds, patience, deep, cap)
+def latest_starts(folded: Folded) -> Heads:
+    """When each op must start at the latest, all up to a constant: what makes it urgent."""
+    devices = folded.problem.devices
+    closes = [0] * devices
+    if folded.problem.objective is Objective.SPAN:
+        first = heads(relate(folded), closes)
+        closes = [min(first[c][0] for c in folded.of_device(d)) for d in range(devices)]
+    last = tails(relate(folded), closes)
+    return [
+        [end - chain.steps for end in ends] for chain, ends in zip(folded.chains, last, strict=True)
+    ]
+
+
+def rules(folded: Folded) -> Iterator[Rule]:
+    """Rules worth trying first: by urgency, then by the rank of kinds, with more or less room."""
+    devices, chains = folded.problem.devices, folded.chains
+    stages = len(folded.problem.stages)
+    ample = tuple(chain.count for chain in chains)
+    tight = tuple(min(chain.count, max(1, stages - chain.stage)) for chain in chains)
+    urgency = tuple(tuple(map(float, row)) for row in latest_starts(folded))
+    patiences = (0.5, 0.7, 0.3, 0.9, 0.1, 0.0)
+    for room in (ample, tight):
+        for patience in patiences:
+            yield Rule(urgency, (patience,) * devices, room)
+    for kinds in permutations((Kind.B, Kind.F, Kind.W)):
+        ranked = tuple((_rank(folded, index, kinds),) * c.count for index, c in enumerate(chains))
+        for room in (ample, tight):
+            for patience in (0.0, 0.4, 0.8):
+                yield Rule(ranked, (patience,) * devices, room)
+
+
+def _rank(folded: Folded, index: int, kinds: tuple[Kind, ...]) -> float:
+    """By kind; the later of a device's chunks first for F, the earlier for B and W."""
+    chain = folded.chains[index]
+    stages = len(folded.problem.stages)
+    later = stages - chain.stage if chain.kind is Kind.F else chain.stage
+    return float(kinds.index(chain.kind) * stages * 2 + later)
 
 
 def one_by_one(problem: Problem) -> Orders:
@@ -61,131 +91,147 @@ def one_by_one(problem: Problem) -> Orders:
     return tuple(tuple(row) for row in rows)
 
 
-def list_schedule(problem: Problem, policy: Policy) -> Orders | None:
-    """Orders found by one policy, or None where it runs into a dead end of memory."""
-    return _Listing(fold(problem, 1), policy).run()
+class Lister:
+    """Runs rules on one folded problem; what does not depend on the rule is prepared once."""
 
-
-class _Listing:
-    """One simulation; knows per chain how many ops have started and what each still lacks."""
-
-    def __init__(self, folded: Folded, policy: Policy) -> None:
+    def __init__(self, folded: Folded) -> None:
         self.folded = folded
-        self.policy = policy
         chains = folded.chains
-        self.started = [0] * len(chains)
-        needs = [0] * len(chains)
+        self.steps = [chain.steps for chain in chains]
+        self.counts = [chain.count for chain in chains]
+        self.device = [chain.device for chain in chains]
+        self.stream = [chain.stream for chain in chains]
+        self.needs = [0] * len(chains)
         self.after: list[list[tuple[int, int]]] = [[] for _ in chains]
         for edge in folded.edges:
-            needs[edge.after] += 1
+            self.needs[edge.after] += 1
             self.after[edge.before].append((edge.after, edge.lag))
-        self.missing = [[needs[c]] * chain.count for c, chain in enumerate(chains)]
-        self.arrived = [[0] * chain.count for chain in chains]
-        self.times: list[list[int]] = [[] for _ in chains]
-        self.ranked = [self._rank(d) for d in range(folded.problem.devices)]
-        self.held = [0] * folded.problem.devices
-        self.free_at = [0] * folded.problem.devices
-        self.releases: list[list[tuple[int, int, str]]] = [
-            [] for _ in range(folded.problem.devices)
-        ]
-        self.held_by: list[dict[str, int]] = [{} for _ in range(folded.problem.devices)]
-        self.taken, self.freed = self._memory()
-        self.events: list[tuple[int, int]] = [(0, d) for d in range(folded.problem.devices)]
-
-    def _rank(self, device: int) -> list[int]:
-        """A device's chains, most wanted first."""
-        sign = -1 if self.policy.deep else 1
-
-        def key(index: int) -> tuple[int, int]:
-            chain = self.folded.chains[index]
-            later_first = sign * chain.stage if chain.kind is Kind.F else chain.stage
-            return self.policy.kinds.index(chain.kind), later_first
-
-        return sorted(self.folded.of_device(device), key=key)
-
-    def _memory(self) -> tuple[list[int], list[int]]:
-        """Per chain: memory taken at the start and freed at the end of an op."""
-        taken, freed = ([0] * len(self.folded.chains) for _ in range(2))
-        for row in self.folded.memory:
+        self.taken, self.freed = ([0] * len(chains) for _ in range(2))
+        for row in folded.memory:
             for term in row:
-                taken[term.chain], freed[term.chain] = term.taken, term.freed
-        return taken, freed
+                self.taken[term.chain], self.freed[term.chain] = term.taken, term.freed
+        self.local = [folded.of_device(d) for d in range(folded.problem.devices)]
+        self.back = [self._back(index) for index in range(len(chains))]
+        self.later = [self._later(index) for index in range(len(chains))]
+        self.others = [self._others(index) for index in range(len(chains))]
 
-    def run(self) -> Orders | None:
-        while self.events:
-            now, device = heapq.heappop(self.events)
+    def _back(self, index: int) -> int:
+        """The B chain of an F chain; the chain itself for others."""
+        chain = self.folded.chains[index]
+        return index + 1 if chain.kind is Kind.F else index
+
+    def _later(self, index: int) -> tuple[int, ...]:
+        """F chains of later chunks of the same stream on the same device."""
+        mine = self.folded.chains[index]
+        return tuple(
+            c
+            for c in self.local[mine.device]
+            if self.folded.chains[c].kind is Kind.F
+            and self.folded.chains[c].stream == mine.stream
+            and self.folded.chains[c].stage > mine.stage
+        )
+
+    def _others(self, index: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """F chains of the other streams on the same device, by stream."""
+        mine = self.folded.chains[index]
+        found: dict[str, list[int]] = {}
+        for c in self.local[mine.device]:
+            chain = self.folded.chains[c]
+            if chain.kind is Kind.F and chain.stream != mine.stream:
+                found.setdefault(chain.stream, []).append(c)
+        return tuple((stream, tuple(group)) for stream, group in found.items())
+
+    def run(self, rule: Rule) -> Starts | None:
+        """Start times of all ops under a rule; None where memory leads it into a dead end."""
+        times = _Run(self, rule).run()
+        if any(len(row) < count for row, count in zip(times, self.counts, strict=True)):
+            return None
+        return times
+
+
+class _Run:
+    """One simulation; knows per chain how many ops have started and what each still lacks."""
+
+    def __init__(self, lister: Lister, rule: Rule) -> None:
+        devices = lister.folded.problem.devices
+        self.lister = lister
+        self.rule = rule
+        self.limits = lister.folded.problem.limits_quanta
+        self.missing = [
+            [need] * count for need, count in zip(lister.needs, lister.counts, strict=True)
+        ]
+        self.arrived = [[0] * count for count in lister.counts]
+        self.times: Starts = [[] for _ in lister.counts]
+        self.held = [0] * devices
+        self.held_by: list[dict[str, int]] = [{} for _ in range(devices)]
+        self.free_at = [0] * devices
+        self.releases: list[list[tuple[int, int, str]]] = [[] for _ in range(devices)]
+        self.events: list[tuple[int, int]] = [(0, device) for device in range(devices)]
+
+    def run(self) -> Starts:
+        events = self.events
+        while events:
+            now, device = heapq.heappop(events)
             if self.free_at[device] <= now:
                 self._dispatch(device, now)
-        if any(n < chain.count for n, chain in zip(self.started, self.folded.chains, strict=True)):
-            return None
-        return self.folded.unfold(self.times)
+        return self.times
 
     def _dispatch(self, device: int, now: int) -> None:
-        """Start the best op that can start now, if any."""
+        """Start the most urgent op that can start, unless a more urgent one is worth the wait."""
         releases = self.releases[device]
         while releases and releases[0][0] <= now:
             _, freed, stream = heapq.heappop(releases)
             self._hold(device, stream, -freed)
-        soonest_act = self._next_act(device)
-        for index in self.ranked[device]:
-            chain = self.folded.chains[index]
-            if self._ready(index) > now or not self._fits(device, index):
-                continue
-            wait = soonest_act - now
-            if chain.kind is not Kind.B and 0 < wait <= self.policy.patience * chain.steps:
-                heapq.heappush(self.events, (soonest_act, device))
-                return
-            self._start(device, index, now)
-            return
-
-    def _next_act(self, device: int) -> int:
         soonest = _FAR
-        for index in self.ranked[device]:
-            if self.folded.chains[index].kind is Kind.B:
-                soonest = min(soonest, self._ready(index))
-        return soonest
+        for _, index in self._waiting(device):
+            ready = self.arrived[index][len(self.times[index])]
+            if ready > now:
+                soonest = min(soonest, ready)
+            elif self._fits(device, index):
+                most = self.rule.patience[device] * self.lister.steps[index]
+                if soonest - now <= most:
+                    heapq.heappush(self.events, (soonest, device))
+                else:
+                    self._start(device, index, now)
+                return
 
-    def _ready(self, index: int) -> int:
-        """When the next op of a chain has all it needs; far away while that is not certain."""
-        number = self.started[index]
-        if number >= self.folded.chains[index].count or self.missing[index][number]:
-            return _FAR
-        return self.arrived[index][number]
+    def _waiting(self, device: int) -> list[tuple[float, int]]:
+        """The device's next ops that have all they need, or are certain to get it, urgent first."""
+        found = []
+        for index in self.lister.local[device]:
+            number = len(self.times[index])
+            if number < self.lister.counts[index] and not self.missing[index][number]:
+                found.append((self.rule.urgency[index][number], index))
+        found.sort()
+        return found
 
     def _fits(self, device: int, index: int) -> bool:
-        chain = self.folded.chains[index]
-        limit = self.folded.problem.limits_quanta[device]
-        if limit is not None and self.taken[index]:
-            need = self.held[device] + self.taken[index]
-            if chain.kind is Kind.F:
-                need += self._reserve(index)
-            if need > limit:
+        back = self.lister.back[index]
+        if back != index:
+            in_flight = len(self.times[index]) - len(self.times[back])
+            if in_flight >= self.rule.room[index]:
                 return False
-        if self.policy.cap and chain.kind is Kind.F:
-            in_flight = self.started[index] - self.started[index + 1]
-            stages = len(self.folded.problem.stages)
-            return in_flight < max(1, stages - chain.stage)
-        return True
+        limit, taken = self.limits[device], self.lister.taken[index]
+        if limit is None or not taken:
+            return True
+        reserve = self._reserve(device, index) if back != index else 0
+        return self.held[device] + taken + reserve <= limit
 
-    def _reserve(self, index: int) -> int:
+    def _reserve(self, device: int, index: int) -> int:
         """What an F must leave free so that the oldest micro-batch of every stream can go on.
 
         That is room for the later chunks of its own stream, and for one micro-batch of every other
         stream that holds nothing yet; none for chunks whose F have all started.
         """
-        chain = self.folded.chains[index]
-        own = 0
-        others: dict[str, int] = {}
-        for other in self.folded.of_device(chain.device):
-            candidate = self.folded.chains[other]
-            if candidate.kind is not Kind.F or self.started[other] >= candidate.count:
-                continue
-            if candidate.stream != chain.stream:
-                others[candidate.stream] = others.get(candidate.stream, 0) + self.taken[other]
-            elif candidate.stage > chain.stage:
-                own += self.taken[other]
-        holds = self.held_by[chain.device]
-        return own + sum(max(0, need - holds.get(name, 0)) for name, need in others.items())
+        room = self._outstanding(self.lister.later[index])
+        holds = self.held_by[device]
+        for stream, group in self.lister.others[index]:
+            room += max(0, self._outstanding(group) - holds.get(stream, 0))
+        return room
+
+    def _outstanding(self, group: tuple[int, ...]) -> int:
+        lister = self.lister
+        return sum(lister.taken[c] for c in group if len(self.times[c]) < lister.counts[c])
 
     def _hold(self, device: int, stream: str, change: int) -> None:
         self.held[device] += change
@@ -193,18 +239,19 @@ class _Listing:
         holds[stream] = holds.get(stream, 0) + change
 
     def _start(self, device: int, index: int, now: int) -> None:
-        chain, number = self.folded.chains[index], self.started[index]
-        end = now + chain.steps
-        self.started[index] += 1
+        lister, number = self.lister, len(self.times[index])
+        end = now + lister.steps[index]
         self.times[index].append(now)
-        self._hold(device, chain.stream, self.taken[index])
-        if self.freed[index]:
-            heapq.heappush(self.releases[device], (end, self.freed[index], chain.stream))
+        if lister.taken[index]:
+            self._hold(device, lister.stream[index], lister.taken[index])
+        if lister.freed[index]:
+            entry = (end, lister.freed[index], lister.stream[index])
+            heapq.heappush(self.releases[device], entry)
         self.free_at[device] = end
         heapq.heappush(self.events, (end, device))
-        for other, lag in self.after[index]:
-            self.missing[other][number] -= 1
-            self.arrived[other][number] = max(self.arrived[other][number], end + lag)
-            if not self.missing[other][number]:
-                device_after = self.folded.chains[other].device
-                heapq.heappush(self.events, (self.arrived[other][number], device_after))
+        for other, lag in lister.after[index]:
+            arrived, missing = self.arrived[other], self.missing[other]
+            arrived[number] = max(arrived[number], end + lag)
+            missing[number] -= 1
+            if not missing[number]:
+                heapq.heappush(self.events, (arrived[number], lister.device[other]))

@@ -8,12 +8,16 @@ from enum import StrEnum
 
 from synth.bounds import Bound, best_bound
 from synth.errors import InfeasibleError
+from synth.folding import fold
 from synth.problem import Problem
 from synth.schedule import Certificate, Schedule
 from synth.solve.backends import make_backend
+from synth.solve.climb import climb
 from synth.solve.incumbent import Incumbent, Progress
-from synth.solve.listing import list_schedule, one_by_one, policies
+from synth.solve.listing import Lister, one_by_one, rules
 from synth.solve.refine import Deadline, refine
+
+CLIMB_SHARE = 0.3  # of the time left, before the ILP
 
 
 class Status(StrEnum):
@@ -59,7 +63,9 @@ def solve(
     incumbent = Incumbent(problem, bound, progress or (lambda _: None))
     try:
         _first_schedules(incumbent, deadline)
-        if incumbent.value is not None and not incumbent.closed:
+        if not incumbent.closed:
+            _climb(incumbent, deadline.share(CLIMB_SHARE), seed)
+        if not incumbent.closed:
             refine(incumbent, solver, deadline)
     except KeyboardInterrupt:
         incumbent.progress("interrupted: returning the best schedule so far")
@@ -75,13 +81,27 @@ def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
         family = catalog.family(name)
         if family.refuses(problem) is None and not incumbent.closed:
             incumbent.offer(family.orders(problem), name)
+    if incumbent.closed:
+        return
     incumbent.offer(one_by_one(problem), "one micro-batch at a time")
-    for policy in policies():
+    folded = fold(problem, 1)
+    lister = Lister(folded)
+    for rule in rules(folded):
         if incumbent.closed or deadline.left == 0.0:
             return
-        orders = list_schedule(problem, policy)
-        if orders is not None:
-            incumbent.offer(orders, "list schedule")
+        starts = lister.run(rule)
+        if starts is not None:
+            incumbent.offer(folded.unfold(starts), "list schedule")
+
+
+def _climb(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
+    """Improve list schedules by climbing over their rules until the deadline."""
+    folded = fold(incumbent.problem, 1)
+    for starts in climb(folded, seed):
+        if starts is not None:
+            incumbent.offer(folded.unfold(starts), "climbing over list schedules")
+        if incumbent.closed or deadline.left == 0.0:
+            return
 
 
 def _result(incumbent: Incumbent, seconds: float) -> SolveResult:

@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 
 from synth.bounds import Bound
+from synth.folding import Folded, exact_step, fold
 from synth.problem import Objective
 from synth.solve.backends import Answer, Backend
-from synth.solve.folding import Folded, exact_step, fold
 from synth.solve.formulation import Model, build
 from synth.solve.incumbent import Incumbent
 from synth.solve.windows import free_windows, makespan_windows, relaxed_windows, span_windows
@@ -32,6 +32,10 @@ class Deadline:
     def left(self) -> float:
         """Seconds left, never negative."""
         return max(0.0, self.at - time.monotonic())
+
+    def share(self, part: float) -> Deadline:
+        """An earlier deadline, after that part of the time left."""
+        return Deadline(time.monotonic() + part * self.left)
 
 
 def refine(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:

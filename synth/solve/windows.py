@@ -1,75 +1,55 @@
-"""Windows: for every chain, the steps between which its ops may start and must end."""
+"""Windows: between which steps every op may run, for a horizon and an objective."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from synth.solve.folding import Folded
+from synth.folding import Folded
+from synth.heads import NEVER, Heads, Relations, heads, one_machine, relate, tails
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A chain's ops run within [earliest, latest_end]; all of them must, if `complete`."""
+    """A chain's ops in order: earliest starts and latest ends; without ends they may be left out.
 
-    earliest: int
-    latest_end: int
-    complete: bool = True
+    `reach` is the step by which everything of interest has started.
+    """
 
-
-def heads(folded: Folded, device_starts: Sequence[int]) -> list[int]:
-    """Earliest start of every chain's first op: longest path, devices opening at given steps."""
-    earliest = [device_starts[chain.device] for chain in folded.chains]
-    for _ in folded.chains:  # a longest path has at most as many edges as there are chains
-        moved = False
-        for edge in folded.edges:
-            least = earliest[edge.before] + folded.chains[edge.before].steps + edge.lag
-            if earliest[edge.after] < least:
-                earliest[edge.after] = least
-                moved = True
-        if not moved:
-            break
-    return earliest
+    earliest: tuple[int, ...]
+    latest_end: tuple[int, ...] | None
+    reach: int
 
 
-def latest_ends(folded: Folded, device_ends: Sequence[int]) -> list[int]:
-    """Latest end of every chain's last op, devices closing at given steps."""
-    latest = [device_ends[chain.device] for chain in folded.chains]
-    for _ in folded.chains:
-        moved = False
-        for edge in folded.edges:
-            most = latest[edge.after] - folded.chains[edge.after].steps - edge.lag
-            if latest[edge.before] > most:
-                latest[edge.before] = most
-                moved = True
-        if not moved:
-            break
-    return latest
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """All chains' windows; `possible` is False when they already rule the horizon out."""
+
+    chains: tuple[Window, ...]
+    possible: bool
 
 
 def device_heads(folded: Folded) -> list[int]:
     """The earliest step at which each device can start anything."""
-    first = heads(folded, [0] * folded.problem.devices)
+    first = heads(relate(folded), [0] * folded.problem.devices)
     return [
-        min(first[chain] for chain in folded.of_device(device))
+        min(first[chain][0] for chain in folded.of_device(device))
         for device in range(folded.problem.devices)
     ]
 
 
-def makespan_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
+def makespan_windows(folded: Folded, horizon: int) -> Windows:
     """One window [0, horizon] for all devices."""
     devices = folded.problem.devices
-    return _join(heads(folded, [0] * devices), latest_ends(folded, [horizon] * devices))
+    return _windows(relate(folded), [0] * devices, [horizon] * devices)
 
 
-def span_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
+def span_windows(folded: Folded, horizon: int) -> Windows:
     """A window of its own for each device, opening as soon as the device can start anything."""
-    starts = device_heads(folded)
-    ends = [start + horizon for start in starts]
-    return _join(heads(folded, starts), latest_ends(folded, ends))
+    opens = device_heads(folded)
+    return _windows(relate(folded), opens, [start + horizon for start in opens])
 
 
-def relaxed_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
+def relaxed_windows(folded: Folded, horizon: int) -> Windows:
     """What a single stream's schedules of that span fit into, seen from the first stage's device.
 
     With its clock set to the start of the first stage, the device of that stage runs the first F
@@ -78,16 +58,11 @@ def relaxed_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
     """
     devices = folded.problem.devices
     anchor = folded.problem.streams[0].route[0]
-    far = horizon * (devices + 1)
-    ends = latest_ends(folded, [horizon if d == anchor else far for d in range(devices)])
-    windows = _join(heads(folded, [0] * devices), ends)
-    return tuple(
-        window if window.latest_end <= horizon else Window(window.earliest, horizon, complete=False)
-        for window in windows
-    )
+    closes = [horizon if device == anchor else -NEVER for device in range(devices)]
+    return _windows(relate(folded), [0] * devices, closes, beyond=horizon)
 
 
-def free_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
+def free_windows(folded: Folded, horizon: int) -> Windows:
     """Where ops can lie at all when every device has a window of that span somewhere.
 
     The first stream's F and B lie within the window of the device that runs its first stage, and
@@ -99,8 +74,29 @@ def free_windows(folded: Folded, horizon: int) -> tuple[Window, ...]:
     start = 0 if len(folded.problem.streams) == 1 else horizon
     opens = [start if d == anchor else 0 for d in range(devices)]
     closes = [start + horizon * (1 if d == anchor else 2) for d in range(devices)]
-    return _join(heads(folded, opens), latest_ends(folded, closes))
+    return _windows(relate(folded), opens, closes)
 
 
-def _join(earliest: list[int], latest: list[int]) -> tuple[Window, ...]:
-    return tuple(Window(low, high) for low, high in zip(earliest, latest, strict=True))
+def _windows(
+    relations: Relations, opens: list[int], closes: list[int], *, beyond: int | None = None
+) -> Windows:
+    """Windows between opening and closing; ops that may end past `beyond` are not required."""
+    first, last = heads(relations, opens), tails(relations, closes)
+    folded = relations.folded
+    bound = [device for device, close in enumerate(closes) if close < -NEVER]
+    possible = all(one_machine(folded, device, first, last) <= 0 for device in bound)
+    chains = []
+    for earliest, latest in zip(first, last, strict=True):
+        optional = beyond is not None and latest[-1] > beyond
+        reach = beyond if optional and beyond is not None else latest[-1]
+        chains.append(Window(tuple(earliest), None if optional else tuple(latest), max(reach, 1)))
+    return Windows(tuple(chains), possible and _room(folded, first, last))
+
+
+def _room(folded: Folded, first: Heads, last: Heads) -> bool:
+    """Whether every op fits its own window."""
+    return all(
+        start + chain.steps <= end
+        for chain, starts, ends in zip(folded.chains, first, last, strict=True)
+        for start, end in zip(starts, ends, strict=True)
+    )

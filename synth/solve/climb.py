@@ -1,0 +1,86 @@
+"""Hill climbing over list-scheduling rules: shift the urgency of chains, the patience of devices.
+
+Starts over from another rule when nothing improves for a while. The same seed takes the same steps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from synth.folding import Folded
+from synth.heads import Heads
+from synth.problem import Objective
+from synth.solve.listing import Lister, Rule, Starts, latest_starts
+
+PATIENCES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
+SHIFTS = (-1.0, -0.5, -0.25, 0.25, 0.5, 1.0)  # of the longest op
+STALE = 120  # steps without improvement before starting over
+
+
+def worth(folded: Folded, starts: Starts) -> int:
+    """The objective of start times as they are, in steps; re-timing can only improve on it."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for chain, times in zip(folded.chains, starts, strict=True):
+        first[chain.device] = min(first.get(chain.device, times[0]), times[0])
+        last[chain.device] = max(last.get(chain.device, 0), times[-1] + chain.steps)
+    if folded.problem.objective is Objective.MAKESPAN:
+        return max(last.values()) - min(first.values())
+    return max(last[device] - first[device] for device in first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Genes:
+    """What the climb changes of a rule."""
+
+    shifts: tuple[float, ...]  # per chain, in steps
+    patience: tuple[float, ...]  # per device
+
+
+def climb(folded: Folded, seed: int) -> Iterator[Starts | None]:
+    """Start times, each better than the last since starting over; None for a step without one.
+
+    Endless: the caller stops it. Yields after every simulation.
+    """
+    rng = random.Random(seed)
+    lister, base = Lister(folded), latest_starts(folded)
+    room = tuple(chain.count for chain in folded.chains)
+    while True:
+        patience = rng.choice((0.2, 0.4, 0.6, 0.8))
+        genes = _Genes((0.0,) * len(room), (patience,) * folded.problem.devices)
+        best, stale = None, 0
+        while stale < STALE:
+            candidate = genes if best is None else _mutate(genes, folded, rng)
+            starts = lister.run(_rule(base, candidate, room))
+            value = None if starts is None else worth(folded, starts)
+            stale += 1
+            if value is None or (best is not None and value > best):
+                yield None
+                continue
+            if best is None or value < best:
+                stale = 0
+                yield starts
+            else:
+                yield None
+            genes, best = candidate, value
+
+
+def _rule(base: Heads, genes: _Genes, room: tuple[int, ...]) -> Rule:
+    urgency = tuple(
+        tuple(start + shift for start in row) for row, shift in zip(base, genes.shifts, strict=True)
+    )
+    return Rule(urgency, genes.patience, room)
+
+
+def _mutate(genes: _Genes, folded: Folded, rng: random.Random) -> _Genes:
+    """Change the patience of one device, or shift the urgency of one chain."""
+    if rng.random() < 0.5:
+        patience = list(genes.patience)
+        patience[rng.randrange(len(patience))] = rng.choice(PATIENCES)
+        return replace(genes, patience=tuple(patience))
+    shifts = list(genes.shifts)
+    longest = max(chain.steps for chain in folded.chains)
+    shifts[rng.randrange(len(shifts))] += rng.choice(SHIFTS) * longest
+    return replace(genes, shifts=tuple(shifts))
