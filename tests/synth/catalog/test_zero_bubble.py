@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 from synth import catalog
 from synth.op import Kind
 from synth.problem import Problem, make_problem
-from synth.schedule import Orders, Timeline, makespan, spans
-from synth.simulate import earliest, peaks, retime
+from synth.schedule import Orders, Schedule, makespan
+from synth.simulate import earliest, peaks
+
+Replay = Callable[[str, Problem], Schedule]
 
 # Tables 3, 5 and 9: model, P, m; F, B, W, c in ms; the bubble rates of 1F1B, 1F1B-I, ZB-H1, ZB-H2,
 # ZB-1p and ZB-2p. 1F1B-I has V chunks, as many as the model has layers for; C/A is what a W context
@@ -60,11 +64,6 @@ def problem_of(row: list[str], placement: str = "linear") -> Problem:
     )
 
 
-def replay(name: str, problem: Problem) -> Timeline:
-    """A family's orders at their best times, without looking for a bound."""
-    return retime(problem, catalog.family(name).orders(problem))
-
-
 def printed(problem: Problem, span: int) -> str:
     """The bubble rate as the tables print it."""
     return f"{1 - problem.work(0) / span:.4f}".removeprefix("0")
@@ -72,21 +71,23 @@ def printed(problem: Problem, span: int) -> str:
 
 @pytest.mark.parametrize(("row", "plain", "h1", "h2"), rows(0, 2, 3))
 def test_handcrafted_rates_to_the_printed_digits(
-    row: list[str], plain: str, h1: str, h2: str
+    replay: Replay, row: list[str], plain: str, h1: str, h2: str
 ) -> None:
     problem = problem_of(row)
-    found = [max(spans(replay(name, problem))) for name in ("1f1b", "zb-h1", "zb-h2")]
+    found = [replay(name, problem).span for name in ("1f1b", "zb-h1", "zb-h2")]
     assert [printed(problem, span) for span in found] == [plain, h1, h2]
 
 
 @pytest.mark.parametrize(("row", "once", "twice"), rows(4, 5))
-def test_greedy_is_as_good_as_the_published_search(row: list[str], once: str, twice: str) -> None:
+def test_greedy_is_as_good_as_the_published_search(
+    replay: Replay, row: list[str], once: str, twice: str
+) -> None:
     problem = problem_of(row)
     for factor, rate in ((1, once), (2, twice)):
-        timeline = replay(f"zb-greedy:{factor}", problem)
-        assert printed(problem, max(spans(timeline))) <= rate
+        schedule = replay(f"zb-greedy:{factor}", problem)
+        assert printed(problem, schedule.span) <= rate
         limit = factor * problem.devices * problem.units.quanta_per_unit
-        assert max(peaks(problem, timeline)) <= limit
+        assert max(peaks(problem, schedule.devices)) <= limit
 
 
 @pytest.mark.parametrize(("row", "rate"), rows(1))
