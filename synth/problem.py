@@ -223,6 +223,23 @@ def _check(problem: Problem) -> None:
     hops = 2 * len(problem.stages) * problem.total_microbatches
     if total + hops * problem.comm_ticks >= MAX_TOTAL_TICKS:
         raise ProblemError("the costs are too large: all work together must stay below 2**53 ticks")
+    _check_memory_numbers(problem)
+
+
+def _check_memory_numbers(problem: Problem) -> None:
+    held = sum(
+        stream.microbatches * max(cost.activation_quanta, cost.context_quanta)
+        for stream in problem.streams
+        for cost in problem.stages
+    )
+    limits = (limit for limit in problem.limits_quanta if limit is not None)
+    if max(held, *limits, 0) >= MAX_TOTAL_TICKS:
+        raise ProblemError(
+            "the memory numbers are too large: limits and all that is held together must stay "
+            "below 2**53 quanta"
+        )
+    if max(problem.units.ticks_per_unit, problem.units.quanta_per_unit) >= MAX_TOTAL_TICKS:
+        raise ProblemError("the numbers are too fine: a unit must have fewer than 2**53 parts")
 
 
 def _check_streams(problem: Problem) -> None:
@@ -344,12 +361,17 @@ def _objective(name: str) -> Objective:
 
 def _amount(value: Amount, what: str) -> Fraction:
     """A number exactly as typed: 18.522 is 18522/1000, not the nearest binary fraction."""
+    extreme = f"{what}: {value!r} is too large or has more than 9 decimals"
     try:
-        number = Fraction(value if isinstance(value, (int, Fraction, Decimal)) else str(value))
+        exact = value if isinstance(value, (int, Fraction)) else str(value)
+        exponent = re.search(r"[eE]([-+]?[\d_]+)\s*$", exact) if isinstance(exact, str) else None
+        if exponent is not None and abs(int(exponent[1])) > 99:
+            raise ProblemError(extreme)  # a billion digits would take forever to write out
+        number = Fraction(exact)
     except (ValueError, OverflowError, ZeroDivisionError):
         raise ProblemError(f"{what}: {value!r} is not a finite number") from None
     if number < 0:
         raise ProblemError(f"{what}: {value!r} is negative")
     if number > MAX_TOTAL_TICKS or number.denominator > 10**9:
-        raise ProblemError(f"{what}: {value!r} is too large or has more than 9 decimals")
+        raise ProblemError(extreme)
     return number
