@@ -45,13 +45,16 @@ def verify(schedule: Schedule) -> list[Violation]:
     problem = schedule.problem
     found: list[Violation] = []
     ran: _Ran = {}
+    if len(schedule.devices) != problem.devices:
+        text = f"has {len(schedule.devices)} devices, its problem {problem.devices}"
+        found.append(Violation("devices", "schedule", 0, text))
     for device, ops in enumerate(schedule.devices):
         for timed in ops:
             found.extend(_check_op(problem, device, timed, ran))
         found.extend(_check_one_at_a_time(device, ops))
     found.extend(_check_counts(problem, ran))
     found.extend(_check_dependencies(problem, ran))
-    for device, ops in enumerate(schedule.devices):
+    for device, ops in enumerate(schedule.devices[: problem.devices]):
         found.extend(_check_memory(problem, device, ops))
     found.extend(_check_certificate(schedule))
     return found
