@@ -161,6 +161,7 @@ DUALPIPE = Family(
     placement="bidirectional",
     orders=dualpipe_orders,
     when="where overlapping an F with a BW pays, as with expert parallelism, and 2x parameters fit",
+    needs="even P, even m >= 2P",
     constraint=_even_streams,
     bubble=ClosedForm(
         f"(P/2-1)({_LAW}) - min(F, (P/2-1) max(0, B-F)); (P/2-1)(FB+BW-3W) at F = B",
@@ -178,6 +179,7 @@ DUALPIPEV = Family(
     placement="v",
     orders=dualpipev_orders,
     when="DualPipe's overlap without the second replica of the parameters",
+    needs="m >= 2P",
     constraint=_enough,
     bubble=ClosedForm(
         f"(P-1)({_LAW}) - min(F, (P-1) max(0, B-F)); (P-1)(FB+BW-3W) at F = B",

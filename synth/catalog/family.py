@@ -31,7 +31,8 @@ class ClosedForm(Generic[T]):
 class Family:
     """One schedule family: where it comes from, what it needs, its order rule and its formulas.
 
-    `orders` may be called only for problems that `refuses` answers with None. `bubble` is the idle
+    `orders` may be called only for problems that `refuses` answers with None; `needs` says which
+    these are. `bubble` is the idle
     time in ticks of the most idle device within the makespan, `span_bubble` within its own span;
     `peak` is what each device holds at most, in quanta. `synchronous` is False where an iteration's
     gradients do not all come from the same weights; then `steady` is the ticks per m micro-batches
@@ -45,6 +46,7 @@ class Family:
     placement: str
     orders: Callable[[Problem], Orders]
     when: str
+    needs: str = "any P and m"
     constraint: Callable[[Problem], str | None] = lambda problem: None
     bubble: ClosedForm[int] | None = None
     span_bubble: ClosedForm[int] | None = None

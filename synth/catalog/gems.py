@@ -59,6 +59,7 @@ FAMILY = Family(
     placement="bidirectional",
     orders=orders,
     when="where not even two micro-batches fit into memory at once",
+    needs="even m",
     constraint=_constraint,
     bubble=ClosedForm("(P-1)(m BW + F)", _REGION, partial(_bubble, late=True)),
     span_bubble=ClosedForm("(P-1) m BW", _REGION, partial(_bubble, late=False)),

@@ -14,6 +14,8 @@ from synth.op import Kind, Op
 from synth.problem import Problem
 from synth.schedule import Orders
 
+GROUPS = "m < P, or m in equal groups of at least P, as many as fit"
+
 
 def group_size(problem: Problem) -> int | None:
     """Micro-batches per group when none is asked for, or None when they cannot be equal."""
@@ -127,6 +129,7 @@ def make(chunks: int, group: int | None = None) -> Family:
         placement=f"interleaved:{chunks}",
         orders=partial(orders, group=group),
         when="a V-th of the 1F1B bubble for V times the messages and some more memory",
+        needs=GROUPS if group is None else "P <= N <= m, m mod N = 0 or >= P",
         constraint=partial(constraint, group=group),
         bubble=bubble,
         span_bubble=bubble,

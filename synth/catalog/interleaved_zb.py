@@ -70,6 +70,7 @@ def make(chunks: int) -> Family:
         placement=f"interleaved:{chunks}",
         orders=orders,
         when="interleaved 1F1B where W can be split off: a third of its bubble, less memory",
+        needs=interleaved.GROUPS,
         constraint=partial(interleaved.constraint, group=None),
         bubble=bubble,
         span_bubble=bubble,

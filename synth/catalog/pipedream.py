@@ -61,6 +61,7 @@ PIPEDREAM_2BW = Family(
     placement="linear",
     orders=one_f_one_b.orders,
     when="as PipeDream, with two versions of the weights and a delay of one update everywhere",
+    needs="m >= P",
     constraint=_constraint_2bw,
     bubble=one_f_one_b.BUBBLE,
     span_bubble=one_f_one_b.BUBBLE,

@@ -81,6 +81,7 @@ FAMILY = Family(
     placement="v",
     orders=orders,
     when="the memory of 1F1B and no bubble in the span, where F, B and W take about the same",
+    needs="m >= 2P-1",
     constraint=_constraint,
     bubble=ClosedForm("(P-1) F", "equal stages, F = B = W, c = 0", _bubble),
     span_bubble=ClosedForm("0", "equal stages, F = B = W, c = 0", _span_bubble),
