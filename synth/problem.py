@@ -19,6 +19,7 @@ from synth.op import Kind, Op
 from synth.placement import Placement, parse_placement
 
 MAX_TOTAL_TICKS = 2**53  # JSON numbers stay exact up to here
+MAX_OPS = 3_000_000  # about a gigabyte of ops; far above any schedule that is run
 
 
 class Objective(StrEnum):
