@@ -18,7 +18,7 @@ import msgspec
 from synth import __version__
 from synth.errors import FileError, ProblemError
 from synth.op import Op, parse_op
-from synth.problem import MAX_TOTAL_TICKS, Objective, Problem, StageCost, Stream, Units
+from synth.problem import MAX_OPS, MAX_TOTAL_TICKS, Objective, Problem, StageCost, Stream, Units
 from synth.schedule import Certificate, Schedule, TimedOp
 
 FORMAT = "pipesynth.schedule"
@@ -109,14 +109,14 @@ def dumps(schedule: Schedule) -> str:
         "version": VERSION,
         "tool": f"pipesynth {__version__}",
         "name": schedule.name,
-        "problem": _problem_json(schedule.problem),
+        "problem": problem_json(schedule.problem),
         "certificate": {
             "value": schedule.certificate.value,
             "bound": schedule.certificate.bound,
             "proof": schedule.certificate.proof,
         },
     }
-    lines = [f"  {json.dumps(key)}: {_pretty(value)}," for key, value in header.items()]
+    lines = [f"  {json.dumps(key)}: {pretty(value)}," for key, value in header.items()]
     devices = []
     for ops in schedule.devices:
         rows = ",\n".join(
@@ -128,7 +128,8 @@ def dumps(schedule: Schedule) -> str:
     return "{\n" + "\n".join(lines) + f'\n  "devices": [\n{body}\n  ]\n}}\n'
 
 
-def _problem_json(problem: Problem) -> dict[str, Any]:
+def problem_json(problem: Problem) -> dict[str, Any]:
+    """A problem as plain JSON values."""
     return {
         "devices": problem.devices,
         "placement": problem.placement,
@@ -145,11 +146,11 @@ def _fields(value: Units | Stream | StageCost) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
 
 
-def _pretty(value: object, indent: int = 2) -> str:
+def pretty(value: object, indent: int = 2) -> str:
     """JSON in which a list of objects takes a line per object, and everything else one line."""
     pad = " " * (indent + 2)
     if isinstance(value, dict):
-        rows = [f"{pad}{json.dumps(k)}: {_pretty(v, indent + 2)}" for k, v in value.items()]
+        rows = [f"{pad}{json.dumps(k)}: {pretty(v, indent + 2)}" for k, v in value.items()]
         return "{\n" + ",\n".join(rows) + "\n" + " " * indent + "}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
         rows = [pad + json.dumps(item) for item in value]
@@ -162,10 +163,10 @@ def loads(text: str | bytes, source: str = "schedule") -> Schedule:
     try:
         data = msgspec.json.decode(text, type=ScheduleFile)
     except msgspec.ValidationError as error:
-        raise FileError(f"{source}: {_one_line(error)}") from None
+        raise FileError(f"{source}: {one_line(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{source}: not a whole JSON file: {_one_line(error)}") from None
-    problem = _read_problem(data.problem, source)
+        raise FileError(f"{source}: {_not_json(text, error)}") from None
+    problem = read_problem(data.problem, source)
     devices = _read_devices(data, problem, source)
     certificate = data.certificate
     try:
@@ -175,11 +176,29 @@ def loads(text: str | bytes, source: str = "schedule") -> Schedule:
     return Schedule(data.name, problem, devices, proof)
 
 
-def _one_line(error: Exception) -> str:
+def _not_json(text: str | bytes, error: Exception) -> str:
+    """What is wrong with a text that is not JSON; NaN and Infinity are named with their place."""
+    try:
+        msgspec.convert(json.loads(text), ScheduleFile)
+    except msgspec.ValidationError as found:
+        return one_line(found)
+    except (ValueError, RecursionError):
+        pass
+    return f"not a whole JSON file: {one_line(error)}"
+
+
+def one_line(error: Exception) -> str:
+    """The text of an error without line breaks."""
     return " ".join(str(error).split())
 
 
-def _read_problem(data: ProblemField, source: str) -> Problem:
+def read_problem(data: ProblemField, source: str) -> Problem:
+    """The problem that a file states. Raises FileError when it breaks a rule."""
+    if len(data.limits_quanta) != data.devices:
+        raise FileError(
+            f"{source}: {len(data.limits_quanta)} memory limits for {data.devices} devices "
+            "- at `$.problem.limits_quanta`"
+        )
     try:
         return Problem(
             devices=data.devices,
@@ -213,6 +232,12 @@ def _read_devices(
         raise FileError(
             f"{source}: {len(data.devices)} lists of ops for {problem.devices} devices "
             "- at `$.devices`"
+        )
+    nodes = 3 * len(problem.stages) * problem.total_microbatches
+    if nodes > MAX_OPS:
+        raise FileError(
+            f"{source}: {problem.total_microbatches} micro-batches make {nodes} ops, more than the "
+            f"{MAX_OPS} that are handled - at `$.problem.streams`"
         )
     counts = {stream.name: stream.microbatches for stream in problem.streams}
     seen: set[Op] = set()
@@ -273,10 +298,13 @@ def write_atomic(path: str | Path, text: str | bytes) -> None:
         os.umask(umask)
         Path(temporary).chmod(0o666 & ~umask)
         Path(temporary).replace(target)
-    except OSError as error:
+    except BaseException as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+        if isinstance(error, OSError):
+            reason = error.strerror or error
+            raise FileError(f"{path}: cannot be written: {reason}") from None
+        raise
 
 
 def schema() -> dict[str, Any]:

@@ -28,13 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+def golden(request: pytest.FixtureRequest) -> Callable[[str | Path, str], None]:
     """Compares a text with the golden file of that name, or rewrites it with --update-golden."""
 
-    def check(name: str, text: str) -> None:
+    def check(name: str | Path, text: str) -> None:
         path = GOLDEN / name
         if request.config.getoption("--update-golden"):
-            GOLDEN.mkdir(exist_ok=True)
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text)
         assert path.exists(), f"no golden file {path}; make it with --update-golden"
         assert text == path.read_text()
