@@ -113,3 +113,17 @@ def test_gates_leave_room_for_the_verdict() -> None:
     gates = [row["gate"] for row in of_case(3, "zb-h2", False, "post")]
     assert gates[0] > 0
     assert gates == sorted(gates, reverse=True)
+
+
+def test_the_benchmark_prints_a_row_per_schedule() -> None:
+    root = Path(__file__).resolve().parents[2]
+    few = ("-P", "2", "-m", "2", "--tick-ms", "1", "--steps", "2", "zb-h2", "1f1b")
+    done = subprocess.run(
+        [sys.executable, root / "benchmarks" / "post_validation.py", *few],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == ["zb-h2", "1f1b"]
