@@ -22,7 +22,7 @@ NAMES = (
     "bfs:3",
     "interleaved-zb:3",
 )
-FITTING = 40
+FITTING = 30
 
 
 def draw(random: Random, placement: str) -> Problem:
@@ -68,5 +68,5 @@ def test_closed_forms_hold_where_they_say(replay: Replay, name: str) -> None:
         if peak is not None:
             compared["peak"] += 1
             assert peaks(problem, schedule.devices) == peak, problem
-    assert compared["idle"] >= 5
-    assert compared["peak"] >= 5 or family.peak is None
+    assert compared["idle"] >= 4
+    assert compared["peak"] >= 4 or family.peak is None

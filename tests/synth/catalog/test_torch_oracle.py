@@ -19,7 +19,7 @@ from synth.problem import make_problem
 visualizer = pytest.importorskip("torch.distributed.pipelining._schedule_visualizer")
 
 LETTERS = {Kind.F: "F", Kind.B: "I", Kind.W: "W", Kind.BW: "B"}
-POINTS = [(1, 2), (2, 4), (3, 6), (4, 8), (4, 9), (4, 10), (5, 20)]
+POINTS = [(1, 2), (2, 4), (3, 6), (4, 8), (4, 9), (4, 10), (4, 11)]
 
 
 def torch_rows(schedule: str, devices: int, microbatches: int, chunks: int) -> list[list[str]]:
@@ -32,11 +32,12 @@ def torch_rows(schedule: str, devices: int, microbatches: int, chunks: int) -> l
     ]
 
 
-def our_rows(name: str, devices: int, microbatches: int) -> list[list[str]]:
-    """Our orders in the same spelling."""
+def our_rows(name: str, devices: int, microbatches: int) -> list[list[str]] | None:
+    """Our orders in the same spelling; None where the family does not fit."""
     family = catalog.family(name)
     problem = make_problem(devices, microbatches, placement=family.placement)
-    assert family.refuses(problem) is None
+    if family.refuses(problem) is not None:
+        return None
     return [[spelled(op) for op in order] for order in family.orders(problem)]
 
 
@@ -46,7 +47,6 @@ def spelled(op: Op) -> str:
     return f"{op.stage}{LETTERS[op.kind]}{op.microbatch}"
 
 
-@pytest.mark.parametrize(("devices", "microbatches"), POINTS)
 @pytest.mark.parametrize(
     ("schedule", "name", "chunks"),
     [
@@ -59,21 +59,20 @@ def spelled(op: Op) -> str:
         ("DualPipeV", "dualpipev", 2),
     ],
 )
-def test_same_orders(
-    schedule: str, name: str, chunks: int, devices: int, microbatches: int
-) -> None:
-    if schedule.startswith("Interleaved") and microbatches % (microbatches // devices):
-        pytest.skip("both refuse")
-    if schedule == "DualPipeV" and microbatches < 2 * devices:
-        pytest.skip("both refuse")
-    assert our_rows(name, devices, microbatches) == torch_rows(
-        schedule, devices, microbatches, chunks
-    )
+def test_same_orders(schedule: str, name: str, chunks: int) -> None:
+    for devices, microbatches in POINTS:
+        ours = our_rows(name, devices, microbatches)
+        try:
+            theirs = torch_rows(schedule, devices, microbatches, chunks)
+        except ValueError:  # torch does not plan for these numbers, and neither do we
+            assert ours is None
+        else:
+            assert ours == theirs, (devices, microbatches)
 
 
 @pytest.mark.parametrize(("devices", "microbatches"), POINTS)
 def test_1f1b_but_for_the_last_rank(devices: int, microbatches: int) -> None:
-    *ours, ours_last = our_rows("1f1b", devices, microbatches)
+    *ours, ours_last = our_rows("1f1b", devices, microbatches) or []
     *theirs, theirs_last = torch_rows("1F1B", devices, microbatches, 1)
     assert ours == theirs
     shifted = [

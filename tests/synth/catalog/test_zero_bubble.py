@@ -45,7 +45,7 @@ def rows(*columns: int) -> list[object]:
             row[:7],
             *(row[7 + column] for column in columns),
             id="-".join(row[:3]),
-            marks=[pytest.mark.slow] if int(row[1]) * int(row[2]) > 800 else [],
+            marks=[pytest.mark.slow] if int(row[1]) * int(row[2]) > 600 else [],
         )
         for row in ROWS
     ]
@@ -131,7 +131,7 @@ def time_without_wrap_waits(problem: Problem, orders: Orders) -> int:
     return max(clock)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     devices=st.integers(1, 8),
     extra=st.integers(0, 12),
