@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -49,7 +50,7 @@ Draw = Callable[..., Orders | None]
 def random_orders() -> Draw:
     """Orders by greedy list scheduling with random priorities: see `_Listing`."""
 
-    def draw(problem: Problem, chance: random.Random, **options: bool | int) -> Orders | None:
+    def draw(problem: Problem, chance: random.Random, **options: Any) -> Orders | None:
         return _Listing(problem, chance, **options).run()
 
     return draw
