@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from synth.placement import parse_placement
@@ -55,6 +56,19 @@ class Family:
     synchronous: bool = True
     steady: ClosedForm[int] | None = None
     weight_versions: ClosedForm[tuple[int, ...]] | None = None
+
+    @property
+    def messages(self) -> ClosedForm[int]:
+        """Point-to-point messages of a step: a micro-batch crosses each boundary there and back."""
+        kind = self.placement.partition(":")[0]
+        texts = {"linear": "2m(P-1)", "bidirectional": "2m(P-1)", "interleaved": "2m(VP-1)"}
+        region = "P > 1" if kind == "interleaved" else "always"
+        return ClosedForm(texts.get(kind, "2mV(P-1)"), region, partial(_messages, kind))
+
+    @property
+    def parameters(self) -> int:
+        """Replicas of the model that the devices hold together."""
+        return len(parse_placement(self.placement, 2).routes)
 
     def refuses(self, problem: Problem) -> str | None:
         """The constraint that the problem breaks, as one line, or None when the family fits."""
@@ -124,6 +138,17 @@ def unequal_streams(problem: Problem) -> str | None:
     if len({stream.microbatches for stream in problem.streams}) > 1:
         return "needs the same number of micro-batches in every stream"
     return None
+
+
+def _messages(kind: str, problem: Problem) -> int | None:
+    devices, stages = problem.devices, len(problem.stages)
+    if kind == "interleaved":
+        boundaries = stages - 1
+        if devices == 1:
+            return None
+    else:  # the turns of a V or a wave stay on their device
+        boundaries = stages // devices * (devices - 1)
+    return 2 * problem.total_microbatches * boundaries
 
 
 def parameter_factor(problem: Problem) -> float:

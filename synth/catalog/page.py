@@ -102,17 +102,15 @@ def _formulas(chosen: Family) -> Iterator[str]:
         "bubble": chosen.bubble,
         "bubble of the span": chosen.span_bubble,
         "peak": chosen.peak,
+        "messages": chosen.messages,
         "time per m once full": chosen.steady,
         "weight versions": chosen.weight_versions,
     }
-    known = {what: form for what, form in named.items() if form is not None}
-    if not known:
-        yield "No closed form: the order depends on the costs."
-        return
     yield "| | formula | holds for |"
     yield "|---|---|---|"
-    for what, form in known.items():
-        yield f"| {what} | {form.text} | {form.region} |"
+    for what, form in named.items():
+        if form is not None:
+            yield f"| {what} | {form.text} | {form.region} |"
 
 
 def main(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ import pytest
 from synth import catalog
 from synth.problem import Problem, make_problem
 from synth.schedule import Schedule
-from synth.simulate import peaks
+from synth.simulate import messages, peaks
 
 Replay = Callable[[str, Problem], Schedule]
 
@@ -70,3 +70,17 @@ def test_closed_forms_hold_where_they_say(replay: Replay, name: str) -> None:
             assert peaks(problem, schedule.devices) == peak, problem
     assert compared["idle"] >= 4
     assert compared["peak"] >= 4 or family.peak is None
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_messages_and_parameters(name: str) -> None:
+    family = catalog.family(name)
+    for devices in (1, 2, 5):
+        problem = make_problem(devices, 4, placement=family.placement)
+        counted = family.messages.value(problem)
+        if devices == 1 and family.placement.startswith("interleaved"):
+            assert counted is None
+            continue
+        assert counted == messages(problem)
+        if devices > 1:
+            assert catalog.parameter_factor(problem) == family.parameters
