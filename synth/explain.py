@@ -172,7 +172,8 @@ def render(found: Explanation, *, waits: int = 6, width: int = 100) -> str:
         [
             *_table(found),
             *_longest(found, waits, width),
-            *_chain_lines(found),
+            "binding chain",
+            *_shortened(list(_chain_lines(found))),
             "what would help",
             *(line for hint in found.hints for line in _wrapped(hint, width)),
         ]
@@ -215,9 +216,16 @@ def _some(ops: tuple[Op, ...]) -> str:
     return f"{shown} and {len(ops) - 4} more" if len(ops) > 4 else shown
 
 
+def _shortened(lines: list[str], most: int = 16) -> list[str]:
+    """Both ends of a long list."""
+    if len(lines) <= most:
+        return lines
+    half = most // 2
+    return [*lines[:half], f"  ... {len(lines) - 2 * half} more ...", *lines[-half:]]
+
+
 def _chain_lines(found: Explanation) -> Iterator[str]:
     units = found.problem.units
-    yield "binding chain"
     for device, group in groupby(found.chain, key=lambda link: link.device):
         links = list(group)
         start, end = (f"{units.ticks(tick):.6g}" for tick in (links[0].start, links[-1].end))

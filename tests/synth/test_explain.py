@@ -161,3 +161,12 @@ def test_the_text() -> None:
         "  dependency, 50% of the idle time: split W off the backward, so that gradients",
         "    travel on sooner",
     ]
+
+
+def test_a_long_chain_is_shortened() -> None:
+    text = render(explain(catalog.build("1f1b", make_problem(8, 32, costs=(2, 1, 1), comm=1))))
+    lines = text.splitlines()
+    chain = lines[lines.index("binding chain") + 1 : lines.index("what would help")]
+    assert len(chain) == 17
+    assert chain[8].startswith("  ... ")
+    assert chain[-1].startswith("  device 0, ")
