@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from synth.cli.output import check_output, write_output
+from synth.errors import UsageError
+
+if TYPE_CHECKING:
+    from synth.schedule import Schedule
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -16,25 +21,63 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument(
         "--to",
         required=True,
-        choices=("program",),
-        help="program: what each rank computes, sends and receives, in order",
+        choices=tuple(_WRITERS),
+        help="program: what each rank computes, sends and receives, in order; torch-csv: what "
+        "torch.distributed.pipelining and torchtitan load, with a sidecar for the placement",
+    )
+    parser.add_argument(
+        "--form",
+        choices=("compute_only", "compute_comms"),
+        help="torch-csv: leave the communication to torch (the default), or spell it out",
+    )
+    parser.add_argument(
+        "--merge",
+        action="store_true",
+        help="make a B and the W right behind it one full backward, which is cheaper",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write it here (default stdout)")
     parser.set_defaults(command=command)
 
 
 def command(args: argparse.Namespace) -> int:
-    """Lower the schedule, prove that it cannot deadlock, and write the program."""
+    """Write the schedule in the form asked for."""
     from synth.cli.load import load_valid
-    from synth.lower import lower, program_json
-    from synth.rendezvous import check_program
 
     check_output(args.output)
-    program = lower(load_valid(args.file))
-    check_program(program)
-    text = json.dumps(program_json(program), indent=1) + "\n"
+    if args.form is not None and args.to != "torch-csv":
+        raise UsageError("--form is for --to torch-csv")
+    schedule = load_valid(args.file)
+    if args.merge:
+        from synth.fusing import merge
+
+        schedule = merge(schedule)
+    text = _WRITERS[args.to](args, schedule)
     if args.output is None:
         print(text, end="")
     else:
         write_output(args.output, text)
     return 0
+
+
+def _program(args: argparse.Namespace, schedule: Schedule) -> str:
+    """The lowered program, proved not to deadlock."""
+    from synth.lower import lower, program_json
+    from synth.rendezvous import check_program
+
+    program = lower(schedule)
+    check_program(program)
+    return json.dumps(program_json(program), indent=1) + "\n"
+
+
+def _torch_csv(args: argparse.Namespace, schedule: Schedule) -> str:
+    """The CSV; beside a file of it also the sidecar."""
+    from synth.exchange import sidecar
+    from synth.exchange.torch_csv import Form, dumps
+
+    text = dumps(schedule, Form(args.form or Form.COMPUTE_ONLY))
+    if args.output is not None:
+        write_output(args.output + sidecar.SUFFIX, sidecar.dumps(schedule))
+    return text
+
+
+_WRITERS = {"program": _program, "torch-csv": _torch_csv}

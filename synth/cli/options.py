@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from synth.errors import ProblemError, UsageError
 
 if TYPE_CHECKING:
+    from synth.placement import Placement
     from synth.problem import Problem
-
-MAX_OPS = 3_000_000  # about a gigabyte of ops; far above any schedule that is run
 
 
 def add_problem_options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +56,7 @@ def problem_options_given(args: argparse.Namespace) -> bool:
     return any(getattr(args, name) is not None for name in names)
 
 
-def read_problem(args: argparse.Namespace, *, placement: str = "linear") -> Problem:
+def read_problem(args: argparse.Namespace, *, placement: str | Placement = "linear") -> Problem:
     """The problem that the options describe, in `placement` where they name none.
 
     Raises UsageError or ProblemError.
@@ -88,6 +87,8 @@ def read_problem(args: argparse.Namespace, *, placement: str = "linear") -> Prob
 
 def _check_size(stages: int, microbatches: int) -> None:
     """Refuse what would not fit in memory before it is built."""
+    from synth.problem import MAX_OPS
+
     ops = 3 * stages * microbatches
     if stages > 0 and microbatches > 0 and ops > MAX_OPS:
         raise ProblemError(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from pathlib import Path
 from typing import NoReturn
+
+from synth.cli.process import become
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,19 +29,5 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def command(args: argparse.Namespace) -> NoReturn:
-    """Let the launcher of the runtime take the place of this process.
-
-    So signals reach it, and its exit code reaches the caller, without anybody in between; and
-    torch is never imported here.
-    """
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.environ.get("PYTHONPATH")
-    environment = {
-        **os.environ,
-        # A folder named runtime or models where the user stands must not hide ours.
-        "PYTHONSAFEPATH": "1",
-        "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root,
-    }
-    arguments = [sys.executable, "-m", "runtime", args.file, *args.arguments]
-    sys.stdout.flush()
-    os.execve(sys.executable, arguments, environment)
+    """Let the launcher of the runtime take the place of this process."""
+    become("runtime", [args.file, *args.arguments])

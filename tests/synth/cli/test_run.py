@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from synth.cli import run
+from synth.cli import process
 
 
 class ReplacedError(Exception):
@@ -21,7 +21,7 @@ def test_what_it_turns_into(pipesynth, monkeypatch):
         calls.append(call)
         raise ReplacedError
 
-    monkeypatch.setattr(run.os, "execve", replace)
+    monkeypatch.setattr(process.os, "execve", replace)
     with pytest.raises(ReplacedError):
         pipesynth("run", "plan.json", "--model", "sleep", "--steps", "3")
     ((program, arguments, environment),) = calls

@@ -17,7 +17,7 @@ def test_version(pipesynth, capsys):
     assert capsys.readouterr().out == f"pipesynth {__version__}\n"
 
 
-@pytest.mark.parametrize("verb", [verb.__name__.rpartition(".")[2] for verb in VERBS])
+@pytest.mark.parametrize("verb", [verb.__name__.rpartition(".")[2].rstrip("_") for verb in VERBS])
 def test_every_verb_explains_itself(capsys, verb):
     with pytest.raises(SystemExit) as exit_of:
         build_parser().parse_args([verb, "--help"])

@@ -1,0 +1,1 @@
+"""Schedules in the forms that other tools write and read."""

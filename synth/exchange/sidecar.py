@@ -1,0 +1,54 @@
+"""What a schedule says and torch's CSV cannot: the problem, with its placement, beside the CSV.
+
+The file is JSON and stands next to the CSV as NAME.csv.json. `problem.streams[0].route` is the rank
+of every stage; the rest is what a schedule file says of its problem.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import msgspec
+
+from synth import __version__
+from synth.errors import FileError
+from synth.files import ProblemField, one_line, pretty, problem_json, read_problem
+from synth.problem import Problem
+from synth.schedule import Schedule
+
+FORMAT = "pipesynth.sidecar"
+VERSION = 1
+SUFFIX = ".json"
+
+
+class _Sidecar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: Literal["pipesynth.sidecar"]
+    version: Literal[1]
+    tool: str
+    name: str
+    problem: ProblemField
+
+
+def dumps(schedule: Schedule) -> str:
+    """The text of the file."""
+    fields = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tool": f"pipesynth {__version__}",
+        "name": schedule.name,
+        "problem": problem_json(schedule.problem),
+    }
+    lines = [f"  {json.dumps(key)}: {pretty(value)}" for key, value in fields.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def loads(text: str | bytes, source: str) -> tuple[str, Problem]:
+    """The schedule's name and its problem. Raises FileError with the path of what is wrong."""
+    try:
+        data = msgspec.json.decode(text, type=_Sidecar)
+    except msgspec.ValidationError as error:
+        raise FileError(f"{source}: {one_line(error)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileError(f"{source}: not a whole JSON file: {one_line(error)}") from None
+    return data.name, read_problem(data.problem, source)
