@@ -1,0 +1,89 @@
+"""The measured ops of a run file: one step of it, on the clock of its first start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from synth.errors import FileError
+from synth.files import read_bytes
+from synth.op import Op, parse_op
+from synth.runs import MeasuredRun, load_run
+from synth.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOp:
+    """An op with the seconds at which it started and ended."""
+
+    op: Op
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """One step of a run: number `number` of `steps`, per device its ops in order."""
+
+    source: str
+    number: int
+    steps: int
+    makespan_s: float
+    planned_makespan_s: float | None
+    devices: tuple[tuple[MeasuredOp, ...], ...]
+
+
+class _OpField(msgspec.Struct, frozen=True):
+    op: str
+    start_s: float
+    end_s: float
+
+
+class _StepField(msgspec.Struct, frozen=True):
+    makespan_s: float
+    ranks: list[list[_OpField]]
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    warmup: int = 0
+
+
+class _Steps(msgspec.Struct, frozen=True):
+    measured: _Measured
+    steps: list[_StepField]
+
+
+def median_step(path: str | Path) -> tuple[MeasuredRun, MeasuredStep]:
+    """The step of median makespan after the warm-up. Raises FileError when there is none."""
+    run = load_run(path)
+    try:
+        data = msgspec.json.decode(read_bytes(path), type=_Steps)
+    except msgspec.ValidationError as error:
+        raise FileError(f"{path}: {error}") from None
+    timed = list(enumerate(data.steps))[data.measured.warmup :]
+    if not timed:
+        raise FileError(f"{path}: holds no step after the warm-up; run more steps")
+    number, step = sorted(timed, key=lambda entry: entry[1].makespan_s)[len(timed) // 2]
+    devices = tuple(
+        tuple(MeasuredOp(_parse(path, field.op), field.start_s, field.end_s) for field in ops)
+        for ops in step.ranks
+    )
+    if any(op.end_s < op.start_s or op.start_s < 0 for ops in devices for op in ops):
+        raise FileError(f"{path}: step {number} has an op that ends before it starts")
+    planned = run.planned_makespan_s
+    return run, MeasuredStep(str(path), number, len(data.steps), step.makespan_s, planned, devices)
+
+
+def _parse(path: str | Path, text: str) -> Op:
+    try:
+        return parse_op(text)
+    except FileError as error:
+        raise FileError(f"{path}: {error}") from None
+
+
+def step_of(schedule: Schedule, step: MeasuredStep) -> bool:
+    """Whether the step ran exactly the ops of the schedule on the same devices."""
+    planned = [{timed.op for timed in ops} for ops in schedule.devices]
+    return planned == [{measured.op for measured in ops} for ops in step.devices]
