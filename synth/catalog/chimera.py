@@ -50,9 +50,9 @@ def _peak(problem: Problem) -> tuple[int, ...] | None:
     costs = uniform(problem)
     if costs is None or costs.context > costs.activation:
         return None
-    half = costs.devices // 2
+    least = len(problem.stages) - costs.devices // 2 + 1
     return tuple(
-        (half + 1 + min(device, costs.devices - 1 - device)) * costs.activation
+        (least + min(device, costs.devices - 1 - device)) * costs.activation
         for device in range(costs.devices)
     )
 
@@ -85,5 +85,6 @@ BITPIPE = Family(
     constraint=_constraint,
     bubble=_FORM,
     span_bubble=_FORM,
+    peak=ClosedForm("(3P/2 + 1 + min(r, P-1-r)) A", "equal stages, C <= A", _peak),
     note="keeps two replicas of the model, whose gradients mirrored devices add up",
 )

@@ -1,4 +1,4 @@
-"""GPipe: all forwards, then all backwards (Huang et al. 2019, arXiv:1811.06965, section 2.3).
+"""GPipe: all forwards, then all backwards (Huang et al. 2019, arXiv:1811.06965, section 2).
 
 Backwards run in the order of the forwards, as in PyTorch; the paper draws them reversed, which
 takes the same time.
@@ -42,7 +42,7 @@ def _peak(problem: Problem) -> tuple[int, ...] | None:
 FAMILY = Family(
     name="gpipe",
     title="GPipe",
-    source="Huang et al. 2019, GPipe, arXiv:1811.06965, section 2.3",
+    source="Huang et al. 2019, GPipe, arXiv:1811.06965, section 2",
     placement="linear",
     orders=orders,
     when="only when every micro-batch fits into memory and simplicity matters most",

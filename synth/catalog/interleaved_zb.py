@@ -66,7 +66,7 @@ def make(chunks: int) -> Family:
     return Family(
         name=f"interleaved-zb:{chunks}",
         title="interleaved zero bubble",
-        source="PyTorch 2.13 ScheduleInterleavedZeroBubble, after arXiv:2401.10241, section 2.2",
+        source="PyTorch 2.13 ScheduleInterleavedZeroBubble, after arXiv:2401.10241, section 2",
         placement=f"interleaved:{chunks}",
         orders=orders,
         when="interleaved 1F1B where W can be split off: a third of its bubble, less memory",

@@ -1,5 +1,5 @@
 """PipeDream and PipeDream-2BW: 1F1B that never drains (Narayanan et al. 2019, arXiv:1806.03377,
-section 3.3; Narayanan et al. 2021, arXiv:2006.09503, section 3).
+section 3; Narayanan et al. 2021, arXiv:2006.09503, section 3).
 
 Weights change while micro-batches are under way, so that a backward has to find the weights of its
 forward again. PipeDream updates after every backward and stashes the weights of each forward still
@@ -36,7 +36,7 @@ _STEADY = ClosedForm("m (F+BW)_max + 2c(P-1)m/P", "c = 0, or equal stages and P 
 PIPEDREAM = Family(
     name="pipedream",
     title="PipeDream (asynchronous)",
-    source="Narayanan et al. 2019, PipeDream, arXiv:1806.03377, section 3.3",
+    source="Narayanan et al. 2019, PipeDream, arXiv:1806.03377, section 3",
     placement="linear",
     orders=one_f_one_b.orders,
     when="only where stale gradients are acceptable: no bubble, but P-r versions of the weights",

@@ -1,5 +1,5 @@
 """ZB-1p and ZB-2p: zero-bubble orders found greedily for the costs at hand (Qi et al. 2023,
-arXiv:2401.10241, section 3.1).
+arXiv:2401.10241, section 3).
 
 The limit is K times the P activations that 1F1B holds; K = 1 is the paper's ZB-1p, K = 2 its ZB-2p.
 Devices fill with forwards up to the limit or the first backward, and then take a B and an F per
@@ -153,7 +153,7 @@ def make(factor: int) -> Family:
     return Family(
         name=f"zb-greedy:{factor}",
         title=f"ZB-{factor}p, greedy",
-        source="Qi et al. 2023, Zero Bubble, arXiv:2401.10241, section 3.1",
+        source="Qi et al. 2023, Zero Bubble, arXiv:2401.10241, section 3",
         placement="linear",
         orders=partial(orders, factor=factor),
         when="zero bubble for measured costs, where the ratios of F, B and W are uneven",

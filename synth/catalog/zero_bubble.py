@@ -1,5 +1,5 @@
 """ZB-H1 and ZB-H2: the handcrafted zero-bubble schedules (Qi et al. 2023, arXiv:2401.10241,
-sections 2.2 and 2.3).
+section 2).
 
 Both fill with a(P-1-r) forwards, a = 1 for H1 and 2 for H2, and delay every W by a*r backwards, so
 that the W's that are left fill the time in which the devices in front drain.
@@ -94,7 +94,7 @@ _REGION_H2 = "equal stages, m >= 2P-1, c <= W <= min(F, B)"
 H1 = Family(
     name="zb-h1",
     title="ZB-H1",
-    source="Qi et al. 2023, Zero Bubble, arXiv:2401.10241, section 2.2",
+    source="Qi et al. 2023, Zero Bubble, arXiv:2401.10241, section 2",
     placement="linear",
     orders=partial(orders, depth=1),
     when="instead of 1F1B wherever W can be split off: a third of the bubble in the same memory",
@@ -108,7 +108,7 @@ H1 = Family(
 H2 = Family(
     name="zb-h2",
     title="ZB-H2",
-    source="Qi et al. 2023, Zero Bubble, arXiv:2401.10241, section 2.3",
+    source="Qi et al. 2023, Zero Bubble, arXiv:2401.10241, section 2",
     placement="linear",
     orders=partial(orders, depth=2),
     when="with twice the activation memory and optimizer steps that do not wait for each other",
