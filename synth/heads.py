@@ -9,7 +9,7 @@ Reversing the relations turns heads into tails.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from synth.folding import Folded
@@ -53,11 +53,16 @@ class Relations:
         )
 
 
-def relate(folded: Folded) -> Relations:
-    """Collect the relations of a folded problem."""
+def relate(folded: Folded, rooms: Mapping[int, int] | None = None) -> Relations:
+    """Collect the relations of a folded problem.
+
+    With `rooms`, an F chain has room for that many micro-batches only, as if its device's memory
+    were divided among the chunks: no longer true of every schedule, but a plan for a good one.
+    """
     relations = [Relation(edge.before, edge.after, edge.lag, 0) for edge in folded.edges]
     relations += [Relation(index, index, 0, 1) for index in range(len(folded.chains))]
     relations += _memory_relations(folded)
+    relations += _room_relations(folded, rooms or {})
     waves = {Kind.F: 0, Kind.B: 1, Kind.W: 2}
 
     def rank(index: int) -> tuple[int, int]:
@@ -99,6 +104,18 @@ def _memory_relations(folded: Folded) -> list[Relation]:
                 if each and limit // each < stream.microbatches:
                     release = index[stream.name, stage, kind]
                     found.append(Relation(release, forward, 0, limit // each))
+    return found
+
+
+def _room_relations(folded: Folded, rooms: Mapping[int, int]) -> list[Relation]:
+    """Like the memory relations of a device that holds a single chunk."""
+    found: list[Relation] = []
+    for forward, room in rooms.items():
+        cost = folded.problem.stages[folded.chains[forward].stage]
+        act, context = cost.activation_quanta, cost.context_quanta
+        found.append(Relation(forward + 1, forward, 0, room))
+        if min(act, context):
+            found.append(Relation(forward + 2, forward, 0, room * act // min(act, context)))
     return found
 
 

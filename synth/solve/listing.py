@@ -8,11 +8,11 @@ arrive rather than start a less urgent one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
-from synth.folding import Folded
+from synth.folding import KINDS, Folded
 from synth.heads import Heads, heads, relate, tails
 from synth.op import Kind, Op
 from synth.problem import Objective, Problem
@@ -28,23 +28,24 @@ class Rule:
     """How free devices choose.
 
     `urgency[c][i]` of op i of chain c: lower goes first. `patience[d]` is the part of an op's
-    duration that device d would rather wait for a more urgent one than start it. `room[c]` bounds
-    the micro-batches between F and B of an F chain (and is ignored for other chains).
+    duration that device d would rather wait for a more urgent one than start it. `rooms` bounds for
+    F chains how many micro-batches' activations their chunk may hold.
     """
 
     urgency: tuple[tuple[float, ...], ...]
     patience: tuple[float, ...]
-    room: tuple[int, ...]
+    rooms: Mapping[int, int]
 
 
-def latest_starts(folded: Folded) -> Heads:
+def latest_starts(folded: Folded, rooms: Mapping[int, int]) -> Heads:
     """When each op must start at the latest, all up to a constant: what makes it urgent."""
     devices = folded.problem.devices
+    relations = relate(folded, rooms)
     closes = [0] * devices
     if folded.problem.objective is Objective.SPAN:
-        first = heads(relate(folded), closes)
+        first = heads(relations, closes)
         closes = [min(first[c][0] for c in folded.of_device(d)) for d in range(devices)]
-    last = tails(relate(folded), closes)
+    last = tails(relations, closes)
     return [
         [end - chain.steps for end in ends] for chain, ends in zip(folded.chains, last, strict=True)
     ]
@@ -53,19 +54,50 @@ def latest_starts(folded: Folded) -> Heads:
 def rules(folded: Folded) -> Iterator[Rule]:
     """Rules worth trying first: by urgency, then by the rank of kinds, with more or less room."""
     devices, chains = folded.problem.devices, folded.chains
+    shared = shared_rooms(folded)
+    for rooms in ({}, shared) if shared else ({},):
+        urgency = tuple(tuple(map(float, row)) for row in latest_starts(folded, rooms))
+        for patience in (0.5, 0.7, 0.3, 0.9, 0.1, 0.0):
+            yield Rule(urgency, (patience,) * devices, rooms)
     stages = len(folded.problem.stages)
-    ample = tuple(chain.count for chain in chains)
-    tight = tuple(min(chain.count, max(1, stages - chain.stage)) for chain in chains)
-    urgency = tuple(tuple(map(float, row)) for row in latest_starts(folded))
-    patiences = (0.5, 0.7, 0.3, 0.9, 0.1, 0.0)
-    for room in (ample, tight):
-        for patience in patiences:
-            yield Rule(urgency, (patience,) * devices, room)
+    tight = {
+        index: max(1, stages - chain.stage)
+        for index, chain in enumerate(chains)
+        if chain.kind is Kind.F
+    }
     for kinds in permutations((Kind.B, Kind.F, Kind.W)):
         ranked = tuple((_rank(folded, index, kinds),) * c.count for index, c in enumerate(chains))
-        for room in (ample, tight):
+        for rooms in ({}, tight):
             for patience in (0.0, 0.4, 0.8):
-                yield Rule(ranked, (patience,) * devices, room)
+                yield Rule(ranked, (patience,) * devices, rooms)
+
+
+def shared_rooms(folded: Folded) -> dict[int, int]:
+    """Each device's memory shared among its chunks in proportion to how long they hold theirs.
+
+    By Little's law that is what a steady stream of micro-batches needs. Empty where no device has
+    both a memory limit and several chunks.
+    """
+    chains = folded.chains
+    first = heads(relate(folded), [0] * folded.problem.devices)
+    rooms: dict[int, int] = {}
+    for device, limit in enumerate(folded.problem.limits_quanta):
+        forward = [c for c in folded.of_device(device) if chains[c].kind is Kind.F]
+        costs = {c: folded.problem.stages[chains[c].stage] for c in forward}
+        if (
+            limit is None
+            or len(forward) < 2
+            or not all(k.activation_quanta for k in costs.values())
+        ):
+            continue
+        lives = {c: first[c + 1][0] + chains[c + 1].steps - first[c][0] for c in forward}
+        whole = sum(lives[c] * costs[c].activation_quanta for c in forward)
+        left = limit
+        for c in sorted(forward, key=lambda c: lives[c]):
+            share = lives[c] * limit / whole
+            rooms[c] = max(1, min(round(share), left // costs[c].activation_quanta))
+            left -= rooms[c] * costs[c].activation_quanta
+    return rooms
 
 
 def _rank(folded: Folded, index: int, kinds: tuple[Kind, ...]) -> float:
@@ -100,7 +132,6 @@ class Lister:
         self.steps = [chain.steps for chain in chains]
         self.counts = [chain.count for chain in chains]
         self.device = [chain.device for chain in chains]
-        self.stream = [chain.stream for chain in chains]
         self.needs = [0] * len(chains)
         self.after: list[list[tuple[int, int]]] = [[] for _ in chains]
         for edge in folded.edges:
@@ -111,14 +142,13 @@ class Lister:
             for term in row:
                 self.taken[term.chain], self.freed[term.chain] = term.taken, term.freed
         self.local = [folded.of_device(d) for d in range(folded.problem.devices)]
-        self.back = [self._back(index) for index in range(len(chains))]
+        self.forward = self._forward_chains()
         self.later = [self._later(index) for index in range(len(chains))]
         self.others = [self._others(index) for index in range(len(chains))]
 
-    def _back(self, index: int) -> int:
-        """The B chain of an F chain; the chain itself for others."""
-        chain = self.folded.chains[index]
-        return index + 1 if chain.kind is Kind.F else index
+    def _forward_chains(self) -> list[int]:
+        """The F chain of every chain's stage and stream."""
+        return [index - KINDS.index(chain.kind) for index, chain in enumerate(self.folded.chains)]
 
     def _later(self, index: int) -> tuple[int, ...]:
         """F chains of later chunks of the same stream on the same device."""
@@ -131,7 +161,7 @@ class Lister:
             and self.folded.chains[c].stage > mine.stage
         )
 
-    def _others(self, index: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def _others(self, index: int) -> tuple[tuple[int, ...], ...]:
         """F chains of the other streams on the same device, by stream."""
         mine = self.folded.chains[index]
         found: dict[str, list[int]] = {}
@@ -139,7 +169,7 @@ class Lister:
             chain = self.folded.chains[c]
             if chain.kind is Kind.F and chain.stream != mine.stream:
                 found.setdefault(chain.stream, []).append(c)
-        return tuple((stream, tuple(group)) for stream, group in found.items())
+        return tuple(tuple(group) for group in found.values())
 
     def run(self, rule: Rule) -> Starts | None:
         """Start times of all ops under a rule; None where memory leads it into a dead end."""
@@ -163,9 +193,9 @@ class _Run:
         self.arrived = [[0] * count for count in lister.counts]
         self.times: Starts = [[] for _ in lister.counts]
         self.held = [0] * devices
-        self.held_by: list[dict[str, int]] = [{} for _ in range(devices)]
+        self.holds = [0] * len(lister.counts)  # per F chain: what its chunk holds
         self.free_at = [0] * devices
-        self.releases: list[list[tuple[int, int, str]]] = [[] for _ in range(devices)]
+        self.releases: list[list[tuple[int, int, int]]] = [[] for _ in range(devices)]
         self.events: list[tuple[int, int]] = [(0, device) for device in range(devices)]
 
     def run(self) -> Starts:
@@ -180,8 +210,8 @@ class _Run:
         """Start the most urgent op that can start, unless a more urgent one is worth the wait."""
         releases = self.releases[device]
         while releases and releases[0][0] <= now:
-            _, freed, stream = heapq.heappop(releases)
-            self._hold(device, stream, -freed)
+            _, freed, index = heapq.heappop(releases)
+            self._hold(device, index, -freed)
         soonest = _FAR
         for _, index in self._waiting(device):
             ready = self.arrived[index][len(self.times[index])]
@@ -206,15 +236,17 @@ class _Run:
         return found
 
     def _fits(self, device: int, index: int) -> bool:
-        back = self.lister.back[index]
-        if back != index:
-            in_flight = len(self.times[index]) - len(self.times[back])
-            if in_flight >= self.rule.room[index]:
-                return False
-        limit, taken = self.limits[device], self.lister.taken[index]
-        if limit is None or not taken:
+        taken = self.lister.taken[index]
+        if not taken:
             return True
-        reserve = self._reserve(device, index) if back != index else 0
+        room = self.rule.rooms.get(index)
+        if room is not None and self.holds[index] + taken > room * taken:
+            return False
+        limit = self.limits[device]
+        if limit is None:
+            return True
+        is_forward = self.lister.forward[index] == index
+        reserve = self._reserve(device, index) if is_forward and room is None else 0
         return self.held[device] + taken + reserve <= limit
 
     def _reserve(self, device: int, index: int) -> int:
@@ -224,29 +256,27 @@ class _Run:
         stream that holds nothing yet; none for chunks whose F have all started.
         """
         room = self._outstanding(self.lister.later[index])
-        holds = self.held_by[device]
-        for stream, group in self.lister.others[index]:
-            room += max(0, self._outstanding(group) - holds.get(stream, 0))
+        for group in self.lister.others[index]:
+            held = sum(self.holds[c] for c in group)
+            room += max(0, self._outstanding(group) - held)
         return room
 
     def _outstanding(self, group: tuple[int, ...]) -> int:
         lister = self.lister
         return sum(lister.taken[c] for c in group if len(self.times[c]) < lister.counts[c])
 
-    def _hold(self, device: int, stream: str, change: int) -> None:
+    def _hold(self, device: int, index: int, change: int) -> None:
         self.held[device] += change
-        holds = self.held_by[device]
-        holds[stream] = holds.get(stream, 0) + change
+        self.holds[self.lister.forward[index]] += change
 
     def _start(self, device: int, index: int, now: int) -> None:
         lister, number = self.lister, len(self.times[index])
         end = now + lister.steps[index]
         self.times[index].append(now)
         if lister.taken[index]:
-            self._hold(device, lister.stream[index], lister.taken[index])
+            self._hold(device, index, lister.taken[index])
         if lister.freed[index]:
-            entry = (end, lister.freed[index], lister.stream[index])
-            heapq.heappush(self.releases[device], entry)
+            heapq.heappush(self.releases[device], (end, lister.freed[index], index))
         self.free_at[device] = end
         heapq.heappush(self.events, (end, device))
         for other, lag in lister.after[index]:
