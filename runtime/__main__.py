@@ -1,10 +1,14 @@
-"""`python -m runtime`: one rank under torchrun, the launcher of all ranks otherwise."""
+"""`python -m runtime`: one rank under torchrun, the launcher of all ranks otherwise.
+
+`python -m runtime FILE` measures a few steps, `python -m runtime train FILE` trains.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from runtime.load import load_valid
 from runtime.options import parse
@@ -13,29 +17,53 @@ from synth.errors import PipesynthError, UsageError
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    under_torchrun = "RANK" in os.environ
     try:
+        if argv[:1] == ["train"]:
+            return _train(argv)
         options = parse(argv)
-        if under_torchrun:
+        if _under_torchrun():
             _require_torch()
             from runtime import worker
 
             return worker.main(options)
-        schedule = load_valid(options.file)
-        if options.dry_run:
-            from runtime import dry_run
-
-            return dry_run.show(schedule, as_json=options.json)
-        _require_torch()
-        from runtime import launch
-
-        return launch.main(argv, schedule.problem.devices)
+        return _start(argv, options.file, 1, dry_run=options.dry_run, as_json=options.json)
     except PipesynthError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks read the same command line
             print(f"pipesynth: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+
+
+def _train(argv: Sequence[str]) -> int:
+    from runtime import train_options
+
+    options = train_options.parse(argv[1:])
+    if _under_torchrun():
+        _require_torch()
+        from runtime import training
+
+        training.main(options)
+        return 0
+    replicas, as_json = options.replicas, options.json
+    return _start(argv, options.file, replicas, dry_run=options.dry_run, as_json=as_json)
+
+
+def _start(argv: Sequence[str], file: Path, replicas: int, *, dry_run: bool, as_json: bool) -> int:
+    """Starts all ranks on this machine, or just shows what they would do."""
+    schedule = load_valid(file)
+    if dry_run:
+        from runtime import dry_run as dry
+
+        return dry.show(schedule, as_json=as_json)
+    _require_torch()
+    from runtime import launch
+
+    return launch.main(argv, schedule.problem.devices * replicas)
+
+
+def _under_torchrun() -> bool:
+    return "RANK" in os.environ
 
 
 def _require_torch() -> None:

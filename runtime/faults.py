@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
 import time
@@ -27,6 +28,8 @@ class FaultReporter:
     def __init__(self, rank: int, world: int) -> None:
         self.rank = rank
         self.world = world
+        self.unfinished: Path | None = None
+        """A folder that is being written and must not outlive a failure."""
         self._store: Any = None
 
     def connect(self, store: Any) -> None:
@@ -57,6 +60,8 @@ class FaultReporter:
             if path := os.environ.get(EXIT_FILE):
                 Path(path).write_text(str(code))
         sys.stdout.flush()
+        if self.unfinished is not None:
+            shutil.rmtree(self.unfinished, ignore_errors=True)
         # Not sys.exit: leaving a group in order can wait for peers that are gone.
         os._exit(code)
 

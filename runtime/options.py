@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from synth.errors import UsageError
 
@@ -44,18 +44,12 @@ class RunOptions:
     json: bool
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "seq_len", "width", "heads"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"--{name.replace('_', '-')} must be at least 1")
-        if self.layers is not None and self.layers < 1:
-            raise UsageError("--layers must be at least 1")
+        require_counts(self, "steps", "batch", "seq_len", "width", "heads", "layers")
         if not 0 <= self.warmup < self.steps:
             raise UsageError(
                 f"--warmup {self.warmup} must be below --steps {self.steps}, which include it"
             )
-        for name in ("lr", "timeout", "tick_ms"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UsageError(f"--{name.replace('_', '-')} must be a positive number")
+        require_positive(self, "lr", "timeout", "tick_ms")
         # Found out before the run rather than after it.
         if self.run_file is not None and not os.access(self.run_file.absolute().parent, os.W_OK):
             raise UsageError(f"--run-file {self.run_file}: its folder does not exist or is closed")
@@ -73,13 +67,62 @@ def parse(argv: Sequence[str]) -> RunOptions:
     return RunOptions(**{field.name: values[field.name] for field in fields(RunOptions)})
 
 
-class _Parser(argparse.ArgumentParser):
+class ModelChoice(Protocol):
+    """The options that decide which model is built."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def layers(self) -> int | None: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def seq_len(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def sleep_ms(self) -> tuple[float, float, float] | None: ...
+    @property
+    def tick_ms(self) -> float: ...
+
+
+def require_counts(options: object, *names: str) -> None:
+    """Refuses numbers below 1.
+
+    Raises:
+        UsageError: one of the options is such a number.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least 1")
+
+
+def require_positive(options: object, *names: str) -> None:
+    """Refuses numbers that are not positive and finite.
+
+    Raises:
+        UsageError: one of the options is such a number.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"--{name.replace('_', '-')} must be a positive number")
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises what is wrong instead of printing it and leaving."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `python -m runtime --help`")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m runtime",
         description="Runs a schedule. Under torchrun it is one rank of the job; started by itself "
         "it starts torchrun on this machine.",
@@ -99,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         "--timeout", type=float, default=60.0, metavar="S", help="give a peer up after S seconds"
     )
     _add_training(parser)
-    _add_model(parser)
+    add_model(parser)
     return parser
 
 
@@ -116,7 +159,8 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that decide which model is built."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", choices=MODELS, default="gpt")
     group.add_argument("--layers", type=int, metavar="N", help="default: 4, or one per stage")

@@ -30,11 +30,20 @@ class Session:
     store: Any
     """A torch store; it lives in the launcher, so it outlives a failing rank."""
     timeout_s: float
+    replica: int = 0
+    """Which of the pipelines that train side by side this rank belongs to."""
+    replicas: int = 1
+    job: Any = None
+    """The store of all replicas together; None where this is the only one."""
     _pipelines: Iterator[int] = field(default_factory=itertools.count)
 
     def pipeline_store(self) -> Any:
         """A store for one pipeline; all ranks make their pipelines in the same order."""
         return PrefixStore(f"pipeline/{next(self._pipelines)}", self.store)
+
+    def replica_store(self) -> Any:
+        """The same for what all replicas of a pipeline share."""
+        return PrefixStore(f"replicas/{next(self._pipelines)}", self.job)
 
     def close(self) -> None:
         """Leaves the job."""

@@ -17,7 +17,7 @@ from runtime.check import compare
 from runtime.executor import StepResult
 from runtime.faults import FaultReporter
 from runtime.load import load_valid
-from runtime.options import RunOptions
+from runtime.options import ModelChoice, RunOptions
 from runtime.pipeline import Pipeline
 from runtime.plan import plan_rank
 from runtime.planned import planned_times, stage_times
@@ -52,7 +52,7 @@ def main(options: RunOptions) -> int:
 
 def run(options: RunOptions, schedule: Schedule, session: Session) -> None:
     """Trains, measures and reports."""
-    model = _build_model(options, schedule)
+    model = build_model(options, schedule)
     problem = schedule.problem
     own = sorted({stage for _, stage in problem.held_stages(session.rank)})
     stages = {stage: model.make_stage(stage) for stage in own}
@@ -108,7 +108,12 @@ def _note(record: RankRecord, result: StepResult) -> None:
     ]
 
 
-def _build_model(options: RunOptions, schedule: Schedule) -> models.Model:
+def build_model(options: ModelChoice, schedule: Schedule) -> models.Model:
+    """The model that the options name, cut into the stages of the schedule.
+
+    Raises:
+        UsageError: it cannot be cut like that.
+    """
     stages = len(schedule.problem.stages)
     times: list[StageTimes] = []
     if options.model == "sleep":
