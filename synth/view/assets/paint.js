@@ -98,14 +98,16 @@ function paintLabel(brush, schedule, ops, op, x, width, y, height) {
   });
 }
 
-// Every pixel column is stacked from the shares of its time spent in F, B and W; the rest is idle.
+// Columns are stacked from the shares of their time spent in F, B and W; the rest is idle. They are
+// wide enough for a dozen ops, so that the rhythm of ops and that of pixels do not interfere.
 function paintShares(brush, schedule, ops, first, last, y, height) {
   const columns = brush.right - brush.left;
-  const shares = [F, B, W].map(() => new Float32Array(columns + 1));
+  const wide = Math.max(1, Math.ceil((12 * columns) / (last - first)));
+  const shares = [F, B, W].map(() => new Float32Array(Math.ceil(columns / wide) + 1));
   const of = schedule.problem.stages.map((cost) => cost[1] / (cost[1] + cost[2]));
   for (let op = first; op < last; op++) {
-    const from = Math.max(0, brush.exact(ops.start[op]) - brush.left);
-    const to = Math.min(columns, brush.exact(ops.end[op]) - brush.left);
+    const from = Math.max(0, brush.exact(ops.start[op]) - brush.left) / wide;
+    const to = Math.min(columns, brush.exact(ops.end[op]) - brush.left) / wide;
     const parts = ops.parts(op);
     for (let column = Math.floor(from); column < to; column++) {
       const part = (Math.min(to, column + 1) - Math.max(from, column)) / parts.length;
@@ -127,7 +129,7 @@ function paintShares(brush, schedule, ops, first, last, y, height) {
     let filled = 0;
     let row = height;
     for (const kind of [F, B, W]) {
-      filled += shares[kind][column];
+      filled += shares[kind][Math.floor(column / wide)];
       const top = Math.max(0, Math.round(height * (1 - filled)));
       while (row > top) pixels[--row * columns + column] = inks[kind];
     }
