@@ -75,7 +75,8 @@ class _Training:
         own = sorted({stage for _, stage in schedule.problem.held_stages(session.rank)})
         stages = {stage: self.model.make_stage(stage) for stage in own}
         modules = {n: stage for n, stage in stages.items() if isinstance(stage, nn.Module)}
-        agree(store, "stages", self.rank, self.world, stage_facts(modules))
+        if session.replicas > 1:
+            agree(store, "stages", self.rank, self.world, stage_facts(modules))
         self.pipeline = Pipeline(stages, schedule, loss=self.model.loss, session=session)
         parameters = [p for p in self.pipeline.parameters() if p.requires_grad]
         self.adam = torch.optim.AdamW(parameters, lr=options.lr) if parameters else None
