@@ -11,7 +11,9 @@ import json
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +74,9 @@ def save(
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
         session.barrier()
-        state_dict_saver.save(
-            state, storage_writer=FileSystemWriter(partial), no_dist=session.world == 1
-        )
+        with _quiet():
+            writer = FileSystemWriter(partial)
+            state_dict_saver.save(state, storage_writer=writer, no_dist=session.world == 1)
         if session.rank == 0:
             _complete(partial, whole, {"format": FORMAT, "version": VERSION, "step": step, **facts})
             for old in _whole(folder)[:-keep]:
@@ -120,7 +122,8 @@ def load(
         optimized = _empty(stored, modules) if optimizer is not None else {}
         _check(checkpoint, model, stored)
         state: dict[str, Any] = {**model, **optimized}
-        state_dict_loader.load(state, storage_reader=reader, no_dist=session.world == 1)
+        with _quiet():
+            state_dict_loader.load(state, storage_reader=reader, no_dist=session.world == 1)
     except (OSError, CheckpointException, EOFError) as error:
         raise FileError(f"{checkpoint}: cannot be read: {_cause(error)}") from error
     if optimizer is not None:
@@ -248,6 +251,14 @@ def _of_parameter(prefix: str, values: Mapping[str, Tensor]) -> dict[str, Tensor
     return {
         key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)
     }
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps back the warning that a single process saves or loads as a single process."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        yield
 
 
 def _cause(error: BaseException) -> str:

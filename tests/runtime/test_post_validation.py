@@ -57,7 +57,12 @@ def rows(devices: int) -> list[Row]:
 
 def cases() -> list[Any]:
     return [
-        pytest.param(devices, *case, id=f"{case[0]} on {devices}{' noisy' * case[2]}")
+        pytest.param(
+            devices,
+            *case,
+            id=f"{case[0]} on {devices}{' noisy' * case[2]}",
+            marks=[pytest.mark.slow] if devices == 1 else [],
+        )
         for devices, listed in CASES.items()
         for case in listed
     ]

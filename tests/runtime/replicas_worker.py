@@ -1,0 +1,171 @@
+"""Two replicas of a pipeline on forked ranks, compared with one process; a script.
+
+    python replicas_worker.py DEVICES REPLICAS FOLDER
+
+Reads FOLDER/*.json and leaves FOLDER/results/RANK.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from runtime.clipping import ClippedOptimizer, apply, judge, square_norms
+from runtime.pipeline import Pipeline
+from runtime.post_validation import PostValidatedOptimizer
+from runtime.reference import reference_step, relative_error
+from runtime.replicas import join
+from runtime.session import Session
+from runtime.ties import Tie
+from synth.errors import UsageError
+from synth.files import load
+from synth.schedule import Schedule
+
+STEPS = 4
+MAX_NORM = 0.3
+SAMPLES = 2
+
+
+def make_stage(stage: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stage)
+        return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)).double()
+
+
+def mean_square(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target).square().mean()
+
+
+def batch(step: int, microbatches: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    shape = (2, microbatches * SAMPLES, 4)
+    inputs, targets = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return inputs, targets
+
+
+def alone(schedule: Schedule, replicas: int) -> dict[str, Tensor]:
+    """The parameters after all steps in one process that sees the data of all replicas."""
+    stages = len(schedule.problem.stages)
+    modules = {stage: make_stage(stage) for stage in range(stages)}
+    parameters = {stage: list(module.parameters()) for stage, module in modules.items()}
+    flat = [parameter for own in parameters.values() for parameter in own]
+    adam = torch.optim.AdamW(flat, lr=0.01)
+    count = schedule.problem.total_microbatches * replicas
+    for step in range(STEPS):
+        found = reference_step(list(modules.values()), *batch(step, count), count, mean_square)
+        for stage, module in modules.items():
+            for name, parameter in module.named_parameters():
+                parameter.grad = found.gradients[f"{stage}.{name}"]
+        apply(judge(square_norms(parameters, stages), MAX_NORM), adam, flat)
+    return {
+        f"{stage}.{name}": value
+        for stage, module in modules.items()
+        for name, value in module.state_dict().items()
+    }
+
+
+def train(schedule: Schedule, session: Session, *, early: bool) -> dict[str, Any]:
+    own = {stage for _, stage in schedule.problem.held_stages(session.rank)}
+    modules = {stage: make_stage(stage) for stage in own}
+    pipeline = Pipeline(modules, schedule, loss=mean_square, session=session)
+    adam = torch.optim.AdamW(pipeline.parameters(), lr=0.01)
+    kind = PostValidatedOptimizer if early else ClippedOptimizer
+    optimizer = kind(pipeline, adam, max_norm=MAX_NORM)
+    count = pipeline.plan.microbatches
+    samples = count * SAMPLES
+    mine = slice(session.replica * samples, (session.replica + 1) * samples)
+    for step in range(STEPS):
+        inputs, targets = batch(step, count * session.replicas)
+        pipeline.step(inputs[mine], targets[mine])
+        optimizer.step()
+    optimizer.settle()
+    pipeline.close()
+    wanted = alone(schedule, session.replicas)
+    errors = [
+        relative_error(value, wanted[f"{stage}.{name}"])
+        for stage, module in modules.items()
+        for name, value in module.state_dict().items()
+    ]
+    return {"error": max(errors), "reductions": len(pipeline.program.replicas)}
+
+
+def tied(schedule: Schedule, session: Session) -> float:
+    """The squared norm of the gradient of a tied weight after a step."""
+    own = {stage for _, stage in schedule.problem.held_stages(session.rank)}
+    modules = {stage: make_stage(stage) for stage in own}
+    last = len(schedule.problem.stages) - 1
+    tie = Tie(((0, "0.weight"), (last, "0.weight")))
+    pipeline = Pipeline(modules, schedule, loss=mean_square, session=session, ties=[tie])
+    samples = pipeline.plan.microbatches * SAMPLES
+    mine = slice(session.replica * samples, (session.replica + 1) * samples)
+    inputs, targets = batch(0, pipeline.plan.microbatches * session.replicas)
+    pipeline.step(inputs[mine], targets[mine])
+    copies = [p for bound in pipeline.tied.values() for p in bound.values()]
+    pipeline.close()
+    return sum(float(copy.grad.square().sum()) for copy in copies if copy.grad is not None)
+
+
+def run_rank(rank: int, devices: int, replicas: int, folder: Path) -> None:
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(devices * replicas))
+    store = open_store(rank, folder)
+    try:
+        join(devices, replicas + 1, device="cpu", timeout_s=20, store=store)
+    except UsageError as error:
+        refused = str(error)
+    session = join(devices, replicas, device="cpu", timeout_s=20, store=store)
+    with (folder / "results" / f"{rank}.jsonl").open("w") as output:
+        for path in sorted(folder.glob("*.json")):
+            schedule = load(path)
+            for early in (False, True):
+                found = train(schedule, session, early=early)
+                output.write(json.dumps({"name": path.stem, "early": early, **found}) + "\n")
+            if len(schedule.problem.stages) > 1:
+                of_tie = {"name": path.stem, "tied": tied(schedule, session), "refused": refused}
+                output.write(json.dumps(of_tie) + "\n")
+    session.barrier()
+    store.set(f"done/{rank}", "")
+    store.wait([f"done/{other}" for other in range(devices * replicas)])
+    session.close()
+
+
+def open_store(rank: int, folder: Path) -> dist.TCPStore:
+    """A store on a free port, which rank 0 picks and leaves in a file."""
+    port = folder / "port"
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        (folder / "port.new").write_text(str(store.port))
+        (folder / "port.new").rename(port)
+        return store
+    while not port.exists():
+        time.sleep(0.01)
+    return dist.TCPStore("127.0.0.1", int(port.read_text()), is_master=False)
+
+
+def main(devices: int, replicas: int, folder: Path) -> int:
+    (folder / "results").mkdir()
+    torch.set_num_threads(1)
+    children = []
+    for rank in range(devices * replicas):
+        child = os.fork()
+        if child == 0:
+            try:
+                run_rank(rank, devices, replicas, folder)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
