@@ -180,6 +180,24 @@ def test_little_does_not_count_a_tick_at_both_ends() -> None:
     assert best_bound(problem).value == 4
 
 
+def test_a_late_w_of_a_later_chunk_does_not_hold_the_earlier_ones() -> None:
+    """W0@2 waits for F1@2, while what F0@1 held has long been released by W0@1."""
+    costs = (
+        StageCost(2, 8, 9, 17, 19, activation_quanta=2, context_quanta=2),
+        StageCost(1, 1, 8, 9, 10, activation_quanta=2, context_quanta=2),
+        StageCost(1, 2, 9, 11, 12, activation_quanta=1, context_quanta=0),
+        StageCost(1, 5, 4, 9, 10, activation_quanta=0, context_quanta=0),
+    )
+    streams = (Stream("", 2, (0, 1, 1, 0)),)
+    problem = Problem(2, "v", costs, streams, 0, (7, 3), Objective.SPAN)
+    orders = orders_of(
+        "F0@0 F1@0 F0@3 B0@3 W0@3 B0@0 W0@0 F1@3 B1@3 W1@3 B1@0 W1@0",
+        "F0@1 F0@2 B0@2 B0@1 W0@1 F1@1 F1@2 W0@2 B1@2 B1@1 W1@1 W1@2",
+    )
+    assert checked(problem, orders) == 58
+    assert best_bound(problem).value <= 58
+
+
 # No bound above any schedule -----------------------------------------------------------------
 
 
