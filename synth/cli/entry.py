@@ -9,12 +9,29 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from synth import __version__
-from synth.cli import baseline, compare, export, graph, import_, run, schema, show, solve, verify
+from synth.cli import (
+    baseline,
+    compare,
+    export,
+    graph,
+    import_,
+    playground,
+    plot,
+    run,
+    schema,
+    show,
+    solve,
+    verify,
+    view,
+)
 from synth.errors import PipesynthError, UsageError
 
 INTERRUPTED = 130  # what shells report after Ctrl-C
 BROKEN_PIPE = 141  # and after a reader that went away
-VERBS = (solve, baseline, verify, compare, show, graph, run, export, import_, schema)
+VERBS = (
+    *(solve, baseline, verify, compare, show, view, playground, plot, graph),
+    *(run, export, import_, schema),
+)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -23,7 +23,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         required=True,
         choices=tuple(_WRITERS),
         help="program: what each rank computes, sends and receives, in order; torch-csv: what "
-        "torch.distributed.pipelining and torchtitan load, with a sidecar for the placement",
+        "torch.distributed.pipelining and torchtitan load, with a sidecar for the placement; "
+        "chrome-trace: what Perfetto and chrome://tracing show",
     )
     parser.add_argument(
         "--form",
@@ -34,6 +35,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--merge",
         action="store_true",
         help="make a B and the W right behind it one full backward, which is cheaper",
+    )
+    parser.add_argument(
+        "--run", metavar="RUN.json", help="chrome-trace: show the median step of this run too"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write it here (default stdout)")
     parser.set_defaults(command=command)
@@ -46,6 +50,8 @@ def command(args: argparse.Namespace) -> int:
     check_output(args.output)
     if args.form is not None and args.to != "torch-csv":
         raise UsageError("--form is for --to torch-csv")
+    if args.run is not None and args.to != "chrome-trace":
+        raise UsageError("--run is for --to chrome-trace")
     schedule = load_valid(args.file)
     if args.merge:
         from synth.fusing import merge
@@ -80,4 +86,13 @@ def _torch_csv(args: argparse.Namespace, schedule: Schedule) -> str:
     return text
 
 
-_WRITERS = {"program": _program, "torch-csv": _torch_csv}
+def _chrome_trace(args: argparse.Namespace, schedule: Schedule) -> str:
+    """The planned ops and, where a run is named, its measured ones."""
+    from synth.chrome_trace import dumps
+    from synth.cli.measured import assign
+
+    (step,) = assign([] if args.run is None else [args.run], [schedule])
+    return dumps(schedule, step)
+
+
+_WRITERS = {"program": _program, "torch-csv": _torch_csv, "chrome-trace": _chrome_trace}

@@ -65,7 +65,7 @@ def test_hover_shows_the_right_op(page, schedules):
                 f"{units.ticks(tick):.6g}"
                 for tick in (timed.start, timed.end, timed.end - timed.start)
             )
-            assert f"{start} – {end} ({length})" in text
+            assert f"{start} \u2013 {end} ({length})" in text
             assert f"device {device}" in text
 
 
