@@ -4,6 +4,7 @@
 the loss that closes the last one and draws the batches.
 """
 
-from models.registry import NAMES, Model, Options, build
+from models.layered import Layered
+from models.registry import NAMES, Model, Options, build, build_layered
 
-__all__ = ["NAMES", "Model", "Options", "build"]
+__all__ = ["NAMES", "Layered", "Model", "Options", "build", "build_layered"]

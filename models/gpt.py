@@ -6,12 +6,16 @@ and, for the same seed, the same value whatever the cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from models import layered
+from models.layered import Layer
 
 VOCABULARY = 256
 """Tokens are bytes."""
@@ -107,27 +111,55 @@ class Head(nn.Module):
         return logits
 
 
-def stage(config: GPTConfig, count: int, index: int) -> nn.Module:
-    """Builds stage `index` of the model cut into `count`: embedding in the first, head in the last.
+def layers(config: GPTConfig) -> tuple[Layer, ...]:
+    """What a cut may go between: the embedding, every block, the head."""
+    blocks = (
+        Layer(f"layer{number}", partial(_seeded, config, number + 1, Block))
+        for number in range(config.layers)
+    )
+    return (
+        Layer("embedding", partial(_seeded, config, 0, Embedding)),
+        *blocks,
+        Layer("head", partial(_seeded, config, config.layers + 1, Head)),
+    )
 
-    When the layers do not divide evenly the stages in the middle take the extra ones, because the
+
+def even_cut(config: GPTConfig, count: int) -> tuple[int, ...]:
+    """Layers per stage, embedding and head counted, with the blocks shared out evenly.
+
+    When the blocks do not divide evenly the stages in the middle take the extra ones, because the
     first and the last have the embedding and the head to do as well.
 
     Raises:
-        ValueError: `count` is below 1 or above the number of layers, or there is no such stage.
+        ValueError: `count` is below 1 or above the number of blocks.
     """
     check_cut(config, count)
+    blocks = layered.even_cut(config.layers, count)
+    ends = (0, count - 1)
+    return tuple(size + ends.count(stage) for stage, size in enumerate(blocks))
+
+
+def stage(config: GPTConfig, count: int, index: int, cut: Sequence[int] = ()) -> nn.Module:
+    """Builds stage `index` of the model cut into `count` stages.
+
+    Args:
+        config: the model.
+        count: number of stages.
+        index: the stage to build.
+        cut: layers per stage, embedding and head counted; by default `even_cut`.
+
+    Raises:
+        ValueError: the cut makes no sense, or there is no such stage.
+    """
+    whole = layers(config)
+    sizes = tuple(cut) or even_cut(config, count)
+    layered.check_cut(sizes, len(whole), count)
     if not 0 <= index < count:
         raise ValueError(f"stage {index} is not one of the {count} stages 0 to {count - 1}")
-    sizes = _balanced(config.layers, count)
     first = sum(sizes[:index])
     module = nn.Sequential()
-    if index == 0:
-        module.add_module("embedding", _seeded(config, 0, Embedding))
-    for layer in range(first, first + sizes[index]):
-        module.add_module(f"layer{layer}", _seeded(config, layer + 1, Block))
-    if index == count - 1:
-        module.add_module("head", _seeded(config, config.layers + 1, Head))
+    for layer in whole[first : first + sizes[index]]:
+        module.add_module(layer.name, layer.build())
     return module
 
 
@@ -147,14 +179,6 @@ def check_cut(config: GPTConfig, count: int) -> None:
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean cross entropy in nats: logits (batch, tokens, 256), targets (batch, tokens) int64."""
     return functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
-
-
-def _balanced(layers: int, count: int) -> list[int]:
-    """Layers per stage; the remainder goes to the stages nearest the middle."""
-    base, extra = divmod(layers, count)
-    nearest = sorted(range(count), key=lambda stage: (abs(2 * stage - count + 1), stage))
-    chosen = set(nearest[:extra])
-    return [base + (stage in chosen) for stage in range(count)]
 
 
 def _seeded(config: GPTConfig, part: int, build: Callable[[GPTConfig], nn.Module]) -> nn.Module:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from models import gpt, sleep, text
+from models.layered import Layered, check_cut, even_cut, load_factory
 
 NAMES = ("gpt", "sleep")
 """What `build` knows."""
@@ -44,6 +46,8 @@ class Options:
     dtype: torch.dtype = torch.float32
     times: Sequence[sleep.StageTimes] = ()
     """Of the sleeping stages, one per stage."""
+    cut: Sequence[int] = ()
+    """Layers per stage; empty for what the model thinks even."""
 
 
 def build(name: str, stages: int, options: Options) -> Model:
@@ -59,8 +63,32 @@ def build(name: str, stages: int, options: Options) -> Model:
     raise ValueError(f"no model is called {name!r}; known are {', '.join(NAMES)}")
 
 
-def _gpt(stages: int, options: Options) -> Model:
-    config = gpt.GPTConfig(
+def build_layered(
+    name: str, options: Options, input_shape: Sequence[int] | None = None
+) -> tuple[Layered, Callable[[int], tuple[int, ...]]]:
+    """A model before it is cut, and how many layers per stage it gives to a number of stages.
+
+    Args:
+        name: "gpt", or `package:factory` as `load_factory` describes.
+        options: of our own models.
+        input_shape: of one sample, for factories that bring no data.
+
+    Raises:
+        ValueError: the name is unknown or the model cannot be cut.
+    """
+    if ":" in name:
+        model = load_factory(name, input_shape)
+        return model, partial(even_cut, len(model.layers))
+    if name != "gpt":
+        raise ValueError(f"model {name} has no layers to cut; use gpt or package:factory")
+    config = _gpt_config(options)
+    return Layered("gpt", gpt.layers(config), gpt.loss, _text_batches(options)), partial(
+        gpt.even_cut, config
+    )
+
+
+def _gpt_config(options: Options) -> gpt.GPTConfig:
+    return gpt.GPTConfig(
         layers=options.layers,
         width=options.width,
         heads=options.heads,
@@ -68,18 +96,27 @@ def _gpt(stages: int, options: Options) -> Model:
         seed=options.seed,
         dtype=options.dtype,
     )
-    gpt.check_cut(config, stages)
+
+
+def _text_batches(options: Options) -> Callable[[int, int], Batch]:
     library = text.standard_library()
 
     def make_batch(step: int, samples: int) -> Batch:
         return library.batch(options.seed, step, samples, options.seq_len)
 
+    return make_batch
+
+
+def _gpt(stages: int, options: Options) -> Model:
+    config = _gpt_config(options)
+    cut = tuple(options.cut) or gpt.even_cut(config, stages)
+    check_cut(cut, config.layers + 2, stages)
     return Model(
         name="gpt",
         stages=stages,
-        make_stage=lambda index: gpt.stage(config, stages, index),
+        make_stage=lambda index: gpt.stage(config, stages, index, cut),
         loss=gpt.loss,
-        make_batch=make_batch,
+        make_batch=_text_batches(options),
     )
 
 

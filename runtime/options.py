@@ -37,6 +37,8 @@ class RunOptions:
     dtype: str
     sleep_ms: tuple[float, float, float] | None
     tick_ms: float
+    cut: tuple[int, ...]
+    """Layers per stage; empty for an even cut."""
     check: bool
     device: str
     timeout: float
@@ -88,6 +90,8 @@ class ModelChoice(Protocol):
     def sleep_ms(self) -> tuple[float, float, float] | None: ...
     @property
     def tick_ms(self) -> float: ...
+    @property
+    def cut(self) -> tuple[int, ...]: ...
 
 
 def require_counts(options: object, *names: str) -> None:
@@ -169,11 +173,22 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seq-len", type=int, default=64, metavar="N", help="tokens per sequence")
     group.add_argument("--dtype", choices=DTYPES, default="float32")
     group.add_argument(
+        "--cut",
+        type=_counts,
+        default=(),
+        metavar="N,N,...",
+        help="layers per stage, embedding and head counted (default even)",
+    )
+    group.add_argument(
         "--sleep-ms", type=_three, metavar="F,B,W", help="sleep: times of every stage"
     )
     group.add_argument(
         "--tick-ms", type=float, default=20.0, help="sleep: length of a tick of the schedule"
     )
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def _three(text: str) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""What a schedule promises when every op takes a prescribed time."""
+"""What a schedule promises when every op takes a prescribed or a measured time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from models.sleep import StageTimes
 from synth.problem import Problem
+from synth.profiled import tick_seconds
 from synth.schedule import Schedule, makespan, spans
 from synth.simulate import retime
 
@@ -48,6 +49,12 @@ def planned_times(schedule: Schedule, times: list[StageTimes]) -> tuple[float, f
     timeline = retime(problem, schedule.orders)
     seconds = 1e-3 / _TICKS_PER_MS
     return makespan(timeline) * seconds, max(spans(timeline)) * seconds
+
+
+def measured_times(schedule: Schedule) -> tuple[float, float] | None:
+    """Makespan and span in seconds where the costs were measured, None where they are abstract."""
+    seconds = tick_seconds(schedule.problem.units)
+    return None if seconds is None else (schedule.makespan * seconds, schedule.span * seconds)
 
 
 def _ticks(ms: float) -> int:

@@ -26,6 +26,7 @@ class TrainOptions:
     dtype: str
     sleep_ms: tuple[float, float, float] | None
     tick_ms: float
+    cut: tuple[int, ...]
     steps: int
     """Of the whole training, those before a resumed checkpoint included."""
     batch: int

@@ -20,7 +20,7 @@ from runtime.load import load_valid
 from runtime.options import ModelChoice, RunOptions
 from runtime.pipeline import Pipeline
 from runtime.plan import plan_rank
-from runtime.planned import planned_times, stage_times
+from runtime.planned import measured_times, planned_times, stage_times
 from runtime.process import prefer_this_process, prepare, sharpen_sleep
 from runtime.report import print_run
 from runtime.runfile import Planned, RankRecord, Run
@@ -130,6 +130,7 @@ def build_model(options: ModelChoice, schedule: Schedule) -> models.Model:
                 seed=options.seed,
                 dtype=getattr(torch, options.dtype),
                 times=times,
+                cut=options.cut,
             ),
         )
     except ValueError as error:
@@ -140,7 +141,7 @@ def _finish(
     options: RunOptions, pipeline: Pipeline, model: models.Model, records: list[RankRecord]
 ) -> Run:
     schedule, session = pipeline.schedule, pipeline.session
-    makespan_s = span_s = None
+    makespan_s, span_s = measured_times(schedule) or (None, None)
     if options.model == "sleep":
         times = stage_times(schedule.problem, options.sleep_ms, options.tick_ms)
         makespan_s, span_s = planned_times(schedule, times)
@@ -169,7 +170,7 @@ def _model_facts(options: RunOptions, model: models.Model) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": model.name, "stages": model.stages, "seed": options.seed}
     if options.model == "sleep":
         return {**facts, "sleep_ms": options.sleep_ms, "tick_ms": options.tick_ms}
-    names = ("layers", "width", "heads", "seq_len", "batch", "dtype", "lr")
+    names = ("layers", "cut", "width", "heads", "seq_len", "batch", "dtype", "lr")
     return {**facts, **{name: getattr(options, name) for name in names}}
 
 

@@ -17,6 +17,7 @@ from synth.cli import (
     import_,
     playground,
     plot,
+    profile,
     run,
     schema,
     show,
@@ -30,7 +31,7 @@ INTERRUPTED = 130  # what shells report after Ctrl-C
 BROKEN_PIPE = 141  # and after a reader that went away
 VERBS = (
     *(solve, baseline, verify, compare, show, view, playground, plot, graph),
-    *(run, export, import_, schema),
+    *(profile, run, export, import_, schema),
 )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from synth.cli.options import add_problem_options, read_problem
+from synth.cli.options import add_problem_options
 from synth.cli.output import check_output, log, print_json, silent_libraries, write_output
+from synth.cli.profiled import add_profile_options, read_any_problem
 from synth.errors import InfeasibleError, NothingFoundError, PipesynthError
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     text = "find the best schedule of a problem and prove how good it is"
     parser = verbs.add_parser("solve", help=text, description=text, allow_abbrev=False)
     add_problem_options(parser)
+    add_profile_options(parser)
     add = parser.add_argument
     add("-o", "--output", metavar="FILE", help="write the schedule here")
     add(
@@ -59,12 +62,12 @@ def _seed(text: str) -> int:
 def command(args: argparse.Namespace) -> int:
     """Solve, write the schedule and print what was found."""
     check_output(args.output)
-    problem = read_problem(args)
 
     from synth.files import dumps
     from synth.solve import solve
 
     with silent_libraries():
+        problem, cut = read_any_problem(args)
         result = solve(
             problem,
             time_limit_s=args.time_limit,
@@ -72,10 +75,11 @@ def command(args: argparse.Namespace) -> int:
             backend=args.solver,
             progress=None if args.quiet else log,
         )
+    result = _fused(result)
     if result.schedule is not None and args.output is not None:
         write_output(args.output, dumps(result.schedule))
     if args.json:
-        print_json(_fields(problem, result, args.output))
+        print_json({**_fields(problem, result, args.output), "cut": cut})
     if result.schedule is None:
         failure = _failure(result, args.time_limit)
         if args.json:
@@ -83,7 +87,21 @@ def command(args: argparse.Namespace) -> int:
         raise failure
     if not args.json:
         _print(result.schedule, result.seconds, args.output)
+        if cut is not None:
+            print(f"{'cut':<12} {','.join(map(str, cut))}: layers per stage; run it with --cut")
     return 0
+
+
+def _fused(result: SolveResult) -> SolveResult:
+    """The result with B and W fused where that is faster."""
+    from synth.fusing import fuse
+    from synth.solve import Status
+
+    if result.schedule is None:
+        return result
+    schedule = fuse(result.schedule)
+    optimal = schedule.certificate.optimal
+    return replace(result, schedule=schedule, status=Status.OPTIMAL if optimal else Status.FEASIBLE)
 
 
 def _failure(result: SolveResult, time_limit_s: float) -> PipesynthError:

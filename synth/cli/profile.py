@@ -1,0 +1,107 @@
+"""`pipesynth profile`: measure what a model costs, in a process that knows torch."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from synth.cli.output import check_output
+from synth.cli.process import become
+from synth.profile_options import DTYPES
+
+
+def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb to the parser."""
+    text = "measure what a model costs, cut into stages"
+    parser = verbs.add_parser(
+        "profile",
+        help=text,
+        description="Cut a model into stages and measure what a micro-batch costs on each: the "
+        "times of F, B, W, fused BW and messages, and the bytes that are held.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("-P", "--devices", type=int, required=True, metavar="N", help="devices it will run on")
+    add("-o", "--output", required=True, metavar="FILE", help="costs file to write")
+    add("--placement", default="linear", metavar="NAME", help="decides the number of stages")
+    add("--cut", type=_counts, default=(), metavar="N,N,...", help="layers per stage")
+    add("--json", action="store_true", help="print the costs file instead of the table")
+    _add_balance(parser)
+    _add_model(parser)
+    _add_method(parser)
+    parser.set_defaults(command=command)
+
+
+def command(args: argparse.Namespace) -> NoReturn:
+    """Let the profiler take the place of this process."""
+    import msgspec
+
+    from synth.profile_options import ProfileOptions
+
+    check_output(args.output)
+    options = ProfileOptions(**{name: getattr(args, name) for name in ProfileOptions.__slots__})
+    become("runtime.profiler", [msgspec.json.encode(options).decode()])
+
+
+def _add_balance(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("balance").add_argument
+    add("--balance", action="store_true", help="cut for the fastest schedule, not evenly")
+    add("-m", "--microbatches", type=int, metavar="N", help="of that schedule (default 4 P)")
+    add(
+        "--memory-gib",
+        dest="limit_bytes",
+        type=_bytes,
+        metavar="G",
+        help="of each device (default no limit)",
+    )
+    add("--objective", choices=("makespan", "span"), default="makespan")
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("model").add_argument
+    add("--model", default="gpt", metavar="gpt|PACKAGE:FACTORY", help="default gpt")
+    add("--layers", type=int, default=4, metavar="N", help="blocks of the gpt (default 4)")
+    add("--width", type=int, default=64, metavar="N")
+    add("--heads", type=int, default=4, metavar="N")
+    add("--seq-len", type=int, default=64, metavar="N", help="tokens per sequence")
+    add("--dtype", choices=DTYPES, default="float32")
+    add("--seed", type=int, default=0, metavar="N")
+    add("--batch", type=int, default=4, metavar="N", help="samples per micro-batch (default 4)")
+    add(
+        "--input-shape",
+        type=_counts,
+        metavar="N,N,...",
+        help="of one sample, for a factory that brings no data",
+    )
+
+
+def _add_method(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("method").add_argument
+    add("--rounds", type=int, default=10, metavar="N", help="measured rounds (default 10)")
+    add("--warmup", type=int, default=3, metavar="N", help="rounds before them (default 3)")
+    add("--in-flight", type=int, default=4, metavar="N", help="micro-batches in a round")
+    add(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="that measure at once, as they will run (default P, at most one per core or GPU)",
+    )
+    add("--threads", type=int, default=1, metavar="N", help="of torch in each (default 1)")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add("--timeout", type=float, default=300.0, metavar="S", help="for a process to answer")
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    counts = tuple(int(part) for part in text.split(","))
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} holds a number below 1")
+    return counts
+
+
+def _bytes(text: str) -> int:
+    from synth.profiled import gib
+
+    size = gib(text)
+    if size < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative")
+    return size

@@ -1,0 +1,112 @@
+"""The options that take a problem's costs from a profile."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from synth.cli.options import read_problem
+from synth.errors import UsageError
+
+if TYPE_CHECKING:
+    from synth.costs import Costs
+    from synth.placement import Placement
+    from synth.problem import Problem
+
+_ABSTRACT = ("costs", "activation", "memory")
+
+
+def add_profile_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `read_any_problem` reads besides those of a problem."""
+    add = parser.add_argument_group("profiled model").add_argument
+    add("--profile", metavar="COSTS.json", help="measured costs, by `pipesynth profile`")
+    add(
+        "--memory-gib",
+        metavar="G[,G...]",
+        help="what a device has, parameters, gradients and optimizer included, for all or one each",
+    )
+    add(
+        "--balance",
+        action="store_true",
+        help="cut the profiled layers anew, into the stages of the fastest schedule",
+    )
+
+
+def read_any_problem(args: argparse.Namespace) -> tuple[Problem, list[int] | None]:
+    """The problem that the options describe, and with --balance its cut.
+
+    Raises UsageError, ProblemError, FileError or InfeasibleError.
+    """
+    if args.profile is None:
+        if args.memory_gib is not None or args.balance:
+            raise UsageError("--memory-gib and --balance need --profile COSTS.json")
+        return read_problem(args), None
+    abstract = [f"--{name}" for name in _ABSTRACT if getattr(args, name) is not None]
+    if abstract:
+        raise UsageError(f"{abstract[0]} and --profile both give costs or limits; use one of them")
+    if args.devices is None or args.microbatches is None:
+        raise UsageError("a problem needs -P (devices) and -m (micro-batches)")
+    return _profiled(args)
+
+
+def _profiled(args: argparse.Namespace) -> tuple[Problem, list[int] | None]:
+    from synth.costs import loads
+    from synth.files import read_bytes
+    from synth.placement import parse_placement
+
+    costs = loads(read_bytes(args.profile), args.profile)
+    placement = parse_placement(args.placement or "linear", args.devices)
+    limits = _limits(args.memory_gib, args.devices)
+    if args.balance:
+        return _balanced(args, costs, placement, limits)
+    from synth.profiled import make_profiled
+
+    problem = make_profiled(
+        costs,
+        args.devices,
+        args.microbatches,
+        placement=placement,
+        limit_bytes=limits,
+        objective=args.objective or "makespan",
+    )
+    return problem, None
+
+
+def _balanced(
+    args: argparse.Namespace, costs: Costs, placement: Placement, limits: list[int | None]
+) -> tuple[Problem, list[int]]:
+    from synth.balance import balance
+    from synth.profiled import joined, make_profiled
+
+    found = balance(
+        costs.layers,
+        placement.stages,
+        lambda cut: make_profiled(
+            costs,
+            args.devices,
+            args.microbatches,
+            placement=placement,
+            limit_bytes=limits,
+            objective=args.objective or "makespan",
+            stages=joined(costs.layers, cut),
+        ),
+    )
+    return found.problem, list(found.cut)
+
+
+def _limits(text: str | None, devices: int) -> list[int | None]:
+    """Bytes per device."""
+    from synth.profiled import gib
+
+    if text is None:
+        return [None] * devices
+    parts = text.split(",")
+    if len(parts) not in (1, devices):
+        raise UsageError(f"--memory-gib {text}: needs 1 or {devices} numbers, got {len(parts)}")
+    try:
+        limits = [gib(part) for part in parts]
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"--memory-gib {text}: holds something that is not a number") from None
+    if min(limits) < 0:
+        raise UsageError(f"--memory-gib {text}: holds a negative number")
+    return [*(limits if len(limits) == devices else limits * devices)]
