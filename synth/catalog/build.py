@@ -33,7 +33,8 @@ def build(name: str, problem: Problem, *, ignore_limits: bool = False) -> Schedu
     timeline = retime(problem, chosen.orders(problem))
     _check_limits(name, problem, timeline)
     bound = _bound(problem)
-    certificate = Certificate(value(timeline, problem.objective), bound.value, bound.text)
+    reached = value(timeline, problem.objective)
+    certificate = Certificate(reached, bound.value, f"{bound.name}: {bound.text}")
     return Schedule(name, problem, timeline, certificate)
 
 
