@@ -18,6 +18,7 @@ _COMMON = (
     "card.js",
     "keys.js",
     "legend.js",
+    "print.js",
 )
 _VIEW = (*_COMMON, "view.js")
 _PLAYGROUND = (*_COMMON, "simulate.js", "families.js", "frontier.js", "playground.js")

@@ -59,7 +59,7 @@ function swatch(colours, { kind, chunks, stream = 0, transfer, cause }) {
   return canvas;
 }
 
-// Buttons with data-option switch what is drawn, and keys press them; the theme follows the system
+// `recoloured` draws what else has colours. Buttons with data-option switch what is drawn, and keys press them; the theme follows the system
 // until it is chosen.
 function bindPage(timeline, recoloured) {
   const actions = {};
@@ -76,7 +76,7 @@ function bindPage(timeline, recoloured) {
   }
   const recolour = () => {
     timeline.recolour();
-    recoloured();
+    recoloured(timeline.colours);
   };
   const theme = document.getElementById("theme");
   theme.onclick = () => {
@@ -99,7 +99,7 @@ function bindPage(timeline, recoloured) {
   document.getElementById("fit").onclick = () => timeline.fit();
   fillKeys(document.getElementById("keys"));
   bindKeys(timeline, actions);
-  bindPrint(timeline, recolour);
+  bindPrint(timeline, recoloured);
 }
 
 function fillKeys(list) {
@@ -107,19 +107,4 @@ function fillKeys(list) {
     list.append(Object.assign(document.createElement("dt"), { textContent: key }),
       Object.assign(document.createElement("dd"), { textContent: does }));
   }
-}
-
-// Paper shows every row, in the light colours, at a resolution that prints well.
-function bindPrint(timeline, recolour) {
-  addEventListener("beforeprint", () => {
-    document.documentElement.classList.add("printing");
-    timeline.host.style.height = `${timeline.height + 4}px`;
-    recolour();
-    timeline.draw(3);
-  });
-  addEventListener("afterprint", () => {
-    document.documentElement.classList.remove("printing");
-    timeline.host.style.height = "";
-    recolour();
-  });
 }

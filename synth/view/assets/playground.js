@@ -84,14 +84,14 @@ function solvedPoint(schedule) {
 // The settings that a solved schedule of equal stages answers, null when sliders cannot be set so.
 function settingsOf({ problem }) {
   const { devices: P, stages, streams, ticksPerUnit, quantaPerUnit, objective } = problem;
-  const [f, b, w, , , a, context] = stages[0];
-  const chunks = (stages.length * streams.length) / P / (streams.length > 1 ? streams.length : 1);
+  const [f, b, w, fused, , a, context] = stages[0];
+  const chunks = stages.length / P;
   const times = [
     ...[f, b, w].map((ticks) => (10 * ticks * chunks) / ticksPerUnit),
     (10 * problem.comm) / ticksPerUnit, (10 * context * chunks) / quantaPerUnit,
   ];
   const m = streams.reduce((sum, stream) => sum + stream.microbatches, 0);
-  const even = stages.every((cost) => cost.every((value, at) => value === stages[0][at]));
+  const even = fused === b + w && stages.every((cost) => cost.every((value, at) => value === stages[0][at]));
   const whole = times.every((tenths) => Math.abs(tenths - Math.round(tenths)) < 1e-6);
   const inRange = P <= 16 && m <= 64 && Math.max(...times) <= 40;
   if (!even || !whole || !inRange || Math.abs((a * chunks) / quantaPerUnit - 1) > 1e-6) return null;
@@ -188,6 +188,7 @@ function fillLibrary(select) {
 
 controls.addEventListener("input", update);
 fillLibrary(document.getElementById("library"));
-bindPage(timeline, update);
+bindPage(timeline, (colours) =>
+  fillLegend(document.getElementById("legend"), timeline.schedules, colours));
 update();
 window.pipesynth = { timeline, results: () => results, set: writeSettings, settings: readSettings };

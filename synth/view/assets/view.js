@@ -8,7 +8,7 @@ timeline.onHover = (found) => card.show(found);
 
 fillTable(document.getElementById("figures"), schedules);
 fillLegend(document.getElementById("legend"), schedules, timeline.colours);
-bindPage(timeline, () => fillLegend(document.getElementById("legend"), schedules, timeline.colours));
+bindPage(timeline, (colours) => fillLegend(document.getElementById("legend"), schedules, colours));
 timeline.show(schedules);
 window.pipesynth = { timeline, schedules };
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from synth import catalog
+from synth.measured import MeasuredOp, MeasuredStep
 from synth.problem import make_problem
 from synth.schedule import TimedOp
 from synth.simulate import memory_profile, peaks
@@ -164,6 +165,77 @@ def test_text_cannot_leave_the_data(open_page, schedules):
     named = replace(schedules[0], name="</script><script>console.log(1)</script>")
     page = open_page(view_page([payload(named, named.name)], named.name))
     assert page.locator("#figures tbody td").first.inner_text() == named.name
+
+
+def measured(schedule, seconds=2e-3):
+    """Every op a tenth longer than planned, at so many seconds per tick."""
+    devices = tuple(
+        tuple(
+            MeasuredOp(t.op, 1.1 * t.start * seconds, (1.1 * t.end - 0.01) * seconds) for t in ops
+        )
+        for ops in schedule.devices
+    )
+    plan = schedule.makespan * seconds
+    return MeasuredStep("run.json", 4, 9, 1.1 * plan, plan, devices)
+
+
+def test_measured_under_planned(open_page, schedules):
+    page = open_page(view_page([payload(schedules[1], "zb-v", measured(schedules[1]))], "zb-v"))
+    op = schedules[1].devices[2][5].op
+    assert "\nmeasured\n" in hover(page, 0, op)
+    at = page.evaluate(
+        """name => {
+          const { timeline, schedules: [schedule] } = window.pipesynth;
+          const { ops } = schedule.measured;
+          const { streams } = schedule.problem;
+          const op = [...ops.kind.keys()].find((at) => ops.name(at, streams) === name);
+          const { top } = timeline.panels[0].rows[ops.device[op]].measured;
+          const brush = timeline.brush(null, schedule, 0);
+          const { left, top: up } = timeline.host.getBoundingClientRect();
+          const middle = brush.exact((ops.start[op] + ops.end[op]) / 2) / timeline.ratio;
+          return [left + middle, up + top + 5];
+        }""",
+        str(op),
+    )
+    page.mouse.move(*at)
+    text = page.locator("#card").inner_text()
+    assert text.startswith(f"{op} measured")
+    assert "behind plan" in text
+    page.keyboard.press("m")
+    assert page.evaluate("window.pipesynth.timeline.panels[0].rows[0].measured.height") == 0
+
+
+def test_following_a_micro_batch_fades_the_others(page):
+    page.keyboard.press("f")
+    page.evaluate("window.pipesynth.timeline.select(window.pipesynth.schedules[0], 4)")
+    page.wait_for_timeout(50)
+    inked = page.evaluate(
+        """() => {
+          const { timeline, schedules: [schedule] } = window.pipesynth;
+          const { width, height } = timeline.over;
+          const { data } = timeline.over.getContext("2d").getImageData(0, 0, width, height);
+          return [...schedule.ops.kind.keys()].map((op) => {
+            const box = timeline.box(schedule, op);
+            const x = Math.round(box.x + box.width / 2);
+            return data[4 * ((Math.round(box.y) + 3) * width + x) + 3] === 255;
+          }).map((full, op) => full === (schedule.ops.microbatch[op] === 0));
+        }"""
+    )
+    assert sum(inked) > 0.8 * len(inked)  # arrows cross some of the others
+
+
+def test_paper_gets_every_schedule_in_light_colours(open_page, schedules):
+    page = open_page(
+        view_page([payload(s, s.name) for s in schedules], "three"), color_scheme="dark"
+    )
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    corners = page.evaluate(
+        """() => [...document.querySelectorAll("#pictures canvas")].map((canvas) =>
+          canvas.getContext("2d").getImageData(0, 0, 1, 1).data.join(" "))"""
+    )
+    assert corners == ["255 255 255 255"] * 3
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#pictures canvas").count() == 0
 
 
 @pytest.mark.slow
