@@ -82,11 +82,7 @@ class Schedule {
     this.ops = ops;
     Object.assign(this, rest);
     this.mostMicrobatches = Math.max(...problem.streams.map((stream) => stream.microbatches));
-    this.index = new Int32Array(
-      problem.streams.length * problem.stages.length * this.mostMicrobatches * 3).fill(-1);
-    for (let op = 0; op < ops.count; op++) {
-      for (const node of ops.nodes(op)) this.index[this.slot(node)] = op;
-    }
+    this.index = null;
     this.origin = Infinity;
     this.last = 0;
     for (let op = 0; op < ops.count; op++) {
@@ -102,7 +98,15 @@ class Schedule {
     return (row * this.mostMicrobatches + microbatch) * 3 + kind;
   }
 
+  // The op that executes a node, -1 for none. The index is made when it is first needed.
   find(node) {
+    if (!this.index) {
+      const { streams, stages } = this.problem;
+      this.index = new Int32Array(streams.length * stages.length * this.mostMicrobatches * 3).fill(-1);
+      for (let op = 0; op < this.ops.count; op++) {
+        for (const own of this.ops.nodes(op)) this.index[this.slot(own)] = op;
+      }
+    }
     return this.index[this.slot(node)];
   }
 

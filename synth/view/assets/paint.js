@@ -196,8 +196,13 @@ function paintMemory(brush, schedule, device, y, height) {
   for (let from = 0, at = 1; at <= columns; at++) {
     if (at < columns && held[at] === held[from]) continue;
     const tall = Math.round(held[from] * unit);
-    context.fillStyle = limit !== null && held[from] > limit ? colours.alarm : colours.held;
+    context.fillStyle = colours.held;
     context.fillRect(brush.left + from, y + height - tall, at - from, tall);
+    if (limit !== null && held[from] > limit) {
+      context.fillStyle = colours.alarm;
+      const over = tall - Math.round(limit * unit);
+      context.fillRect(brush.left + from, y + height - tall, at - from, over);
+    }
     from = at;
   }
   context.fillStyle = colours.line;

@@ -42,7 +42,7 @@ function update() {
   drawFrontier(document.getElementById("frontier"), points, settings.limit);
   const schedules = [
     ...results.filter(({ family, schedule }) => schedule && shown.has(family.name))
-      .map(({ schedule }) => schedule),
+      .map(({ schedule }) => addIdle(schedule)),
     ...solved.filter(({ label }) => shown.has(label)),
   ];
   timeline.host.hidden = !schedules.length;

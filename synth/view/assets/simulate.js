@@ -16,50 +16,62 @@ function* simpleNodes([kind, ...rest]) {
 // Start every op as soon as its order and its inputs allow; device d not before releases[d].
 // Returns the starts per device.
 function earliest(problem, orders, releases) {
-  const plan = orders.plan || (orders.plan = planOf(problem, orders));
-  const done = new Float64Array(plan.slots).fill(-1);
+  const { first, inputs, lags, outputs, ticks, slots } = orders.plan ||= planOf(problem, orders);
+  const done = new Float64Array(slots + 2).fill(-1);
+  done[slots] = 0;
   const clock = releases ? [...releases] : orders.map(() => 0);
-  const next = orders.map(() => 0);
-  const starts = orders.map((order) => new Float64Array(order.length));
+  const next = first.slice(0, -1);
+  const starts = new Float64Array(ticks.length);
   for (let moved = true; moved;) {
     moved = false;
     for (let device = 0; device < orders.length; device++) {
-      for (; next[device] < orders[device].length; next[device]++) {
-        const { inputs, outputs, ticks } = plan.ops[device][next[device]];
-        let start = clock[device];
-        let ready = true;
-        for (const [slot, lag] of inputs) {
-          if (done[slot] < 0) ready = false;
-          else start = Math.max(start, done[slot] + lag);
-        }
-        if (!ready) break;
-        starts[device][next[device]] = start;
-        clock[device] = start + ticks;
-        for (const slot of outputs) done[slot] = clock[device];
+      for (let op = next[device]; op < first[device + 1]; op++) {
+        const [one, two] = [done[inputs[2 * op]], done[inputs[2 * op + 1]]];
+        if (one < 0 || two < 0) break;
+        const start = Math.max(clock[device], one + lags[2 * op], two + lags[2 * op + 1]);
+        starts[op] = start;
+        clock[device] = done[outputs[2 * op]] = done[outputs[2 * op + 1]] = start + ticks[op];
+        next[device] = op + 1;
         moved = true;
       }
     }
   }
-  if (orders.some((order, device) => next[device] < order.length)) throw new Error("orders deadlock");
-  return starts;
+  if (orders.some((_, device) => next[device] < first[device + 1])) {
+    throw new Error("the orders wait for each other");
+  }
+  return orders.map((_, device) => starts.subarray(first[device], first[device + 1]));
 }
 
-// What every op waits for, as slots of nodes with lags.
+// Of every op, two nodes that it waits for with their lags, and two that it executes, as slots in
+// an array of end times. The slot behind the last node always has ended; one more is written only.
 function planOf(problem, orders) {
   const most = Math.max(...problem.streams.map(({ microbatches }) => microbatches));
   const stages = problem.stages.length;
+  const slots = problem.streams.length * stages * most * 3;
   const slot = ([kind, microbatch, stage, stream]) =>
     ((stream * stages + stage) * most + microbatch) * 3 + kind;
-  const route = (node) => problem.streams[node[3]].route[node[2]];
-  const ops = orders.map((order, device) => order.map((op) => {
-    const nodes = [...simpleNodes(op)];
-    const outputs = nodes.map(slot);
-    const inputs = nodes.flatMap((node) => [...nodeInputs(node, stages)])
-      .map((node) => [slot(node), route(node) === device ? 0 : problem.comm])
-      .filter(([at]) => !outputs.includes(at));
-    return { inputs, outputs, ticks: opTicks(problem, op) };
+  const first = [0];
+  for (const order of orders) first.push(first.at(-1) + order.length);
+  const count = first.at(-1);
+  const inputs = new Int32Array(2 * count).fill(slots);
+  const lags = new Float64Array(2 * count);
+  const outputs = new Int32Array(2 * count).fill(slots + 1);
+  const ticks = new Float64Array(count);
+  orders.forEach((order, device) => order.forEach((op, index) => {
+    const at = first[device] + index;
+    let [read, written] = [2 * at, 2 * at];
+    ticks[at] = opTicks(problem, op);
+    for (const node of simpleNodes(op)) {
+      outputs[written++] = slot(node);
+      if (op[0] === BW && node[0] === W) continue; // its B is the op itself
+      for (const before of nodeInputs(node, stages)) {
+        const from = problem.streams[before[3]].route[before[2]];
+        lags[read] = from === device ? 0 : problem.comm;
+        inputs[read++] = slot(before);
+      }
+    }
   }));
-  return { ops, slots: problem.streams.length * stages * most * 3 };
+  return { first, inputs, lags, outputs, ticks, slots };
 }
 
 // The best times for given orders: the earliest, or those of the least span.
@@ -120,7 +132,6 @@ function scheduleOf(problem, orders, rest) {
   ops.first[orders.length] = at;
   const schedule = new Schedule(problem, ops, { causes: PLAYGROUND_CAUSES, idle: [], ...rest });
   schedule.figures = simulatedFigures(schedule);
-  schedule.idle = orders.map((_, device) => idleOf(schedule, device));
   return schedule;
 }
 
@@ -148,7 +159,15 @@ function simulatedFigures({ problem, ops, origin, last }) {
 
 const PLAYGROUND_CAUSES = ["fill", "input", "transfer", "drain"];
 
-// A device's idle time by cause, as far as the times alone tell.
+// Every device's idle time by cause, as far as the times alone tell.
+function addIdle(schedule) {
+  if (schedule.idle.length) return schedule;
+  for (let device = 0; device < schedule.problem.devices; device++) {
+    schedule.idle.push(idleOf(schedule, device));
+  }
+  return schedule;
+}
+
 function idleOf(schedule, device) {
   const { ops, origin, last } = schedule;
   const [first, end] = [ops.first[device], ops.first[device + 1]];
