@@ -81,8 +81,8 @@ function paintTitle(timeline, context, { schedule, top }) {
   const x = GUTTER + context.measureText(schedule.title).width / ratio + 10;
   write(timeline, context, panelText(schedule), x, y, { colour: colours.soft });
   const right = GUTTER + timeline.plot + 8;
-  write(timeline, context, "busy", right + 30, y, { colour: colours.soft, align: "right" });
-  write(timeline, context, "peak", right + 68, y, { colour: colours.soft, align: "right" });
+  write(timeline, context, "busy", right + 34, y, { colour: colours.soft, align: "right" });
+  write(timeline, context, "peak", right + 92, y, { colour: colours.soft, align: "right" });
 }
 
 function panelText({ figures, measured, problem, invalid, note }) {
@@ -129,9 +129,9 @@ function paintRow(timeline, context, { schedule }, row) {
   write(timeline, context, String(row.device), GUTTER - 8, y, { align: "right" });
   const right = GUTTER + timeline.plot + 8;
   const busy = percent(busyShare(schedule, row.device));
-  write(timeline, context, busy, right + 30, y, { align: "right", colour: colours.soft });
+  write(timeline, context, busy, right + 34, y, { align: "right", colour: colours.soft });
   const [text, over] = peakText(schedule, row.device);
-  write(timeline, context, text, right + 68, y,
+  write(timeline, context, text, right + 92, y,
     { align: "right", colour: over ? colours.alarm : colours.soft });
 }
 
