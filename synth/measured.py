@@ -55,25 +55,40 @@ class _Steps(msgspec.Struct, frozen=True):
     steps: list[_StepField]
 
 
-def median_step(path: str | Path) -> tuple[MeasuredRun, MeasuredStep]:
-    """The step of median makespan after the warm-up. Raises FileError when there is none."""
+def timed_steps(path: str | Path) -> tuple[MeasuredStep, ...]:
+    """The steps after the warm-up, in order. Raises FileError when they cannot be read."""
     run = load_run(path)
     try:
         data = msgspec.json.decode(read_bytes(path), type=_Steps)
     except msgspec.ValidationError as error:
         raise FileError(f"{path}: {error}") from None
-    timed = list(enumerate(data.steps))[data.measured.warmup :]
+    found = []
+    for number, step in enumerate(data.steps[data.measured.warmup :], data.measured.warmup):
+        devices = tuple(
+            tuple(MeasuredOp(_parse(path, field.op), field.start_s, field.end_s) for field in ops)
+            for ops in step.ranks
+        )
+        if any(op.end_s < op.start_s or op.start_s < 0 for ops in devices for op in ops):
+            raise FileError(f"{path}: step {number} has an op that ends before it starts")
+        found.append(
+            MeasuredStep(
+                str(path),
+                number,
+                len(data.steps),
+                step.makespan_s,
+                run.planned_makespan_s,
+                devices,
+            )
+        )
+    return tuple(found)
+
+
+def median_step(path: str | Path) -> tuple[MeasuredRun, MeasuredStep]:
+    """The step of median makespan after the warm-up. Raises FileError when there is none."""
+    run, timed = load_run(path), timed_steps(path)
     if not timed:
         raise FileError(f"{path}: holds no step after the warm-up; run more steps")
-    number, step = sorted(timed, key=lambda entry: entry[1].makespan_s)[len(timed) // 2]
-    devices = tuple(
-        tuple(MeasuredOp(_parse(path, field.op), field.start_s, field.end_s) for field in ops)
-        for ops in step.ranks
-    )
-    if any(op.end_s < op.start_s or op.start_s < 0 for ops in devices for op in ops):
-        raise FileError(f"{path}: step {number} has an op that ends before it starts")
-    planned = run.planned_makespan_s
-    return run, MeasuredStep(str(path), number, len(data.steps), step.makespan_s, planned, devices)
+    return run, sorted(timed, key=lambda step: step.makespan_s)[len(timed) // 2]
 
 
 def _parse(path: str | Path, text: str) -> Op:

@@ -47,6 +47,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def command(args: argparse.Namespace) -> int:
     """Print one row per schedule."""
+    from synth.cli.deviations import sections
     from synth.cli.rows import Line, as_table, reference_fields, row_fields, title
     from synth.files import load
     from synth.runs import load_run
@@ -61,6 +62,8 @@ def command(args: argparse.Namespace) -> int:
         print_json({"reference": reference_fields(reference), "rows": list(map(row_fields, lines))})
     else:
         print(f"{title(reference)}\n\n{as_table(lines, markdown=args.markdown)}")
+        for section in sections(runs, [schedule for _, schedule in entries]):
+            print(f"\n{section}")
     return 0
 
 

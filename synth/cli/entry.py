@@ -11,13 +11,14 @@ from typing import NoReturn
 from synth import __version__
 from synth.cli import (
     baseline,
+    calibrate,
     compare,
     export,
     graph,
     import_,
     playground,
     plot,
-    profile,
+    profile_,
     run,
     schema,
     show,
@@ -31,7 +32,7 @@ INTERRUPTED = 130  # what shells report after Ctrl-C
 BROKEN_PIPE = 141  # and after a reader that went away
 VERBS = (
     *(solve, baseline, verify, compare, show, view, playground, plot, graph),
-    *(profile, run, export, import_, schema),
+    *(profile_, calibrate, run, export, import_, schema),
 )
 
 

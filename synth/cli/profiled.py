@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from synth.cli.options import read_problem
 from synth.errors import UsageError
 
 if TYPE_CHECKING:
-    from synth.costs import Costs
-    from synth.placement import Placement
     from synth.problem import Problem
 
 _ABSTRACT = ("costs", "activation", "memory")
@@ -53,45 +52,29 @@ def _profiled(args: argparse.Namespace) -> tuple[Problem, list[int] | None]:
     from synth.costs import loads
     from synth.files import read_bytes
     from synth.placement import parse_placement
+    from synth.profiled import joined, make_profiled
 
     costs = loads(read_bytes(args.profile), args.profile)
     placement = parse_placement(args.placement or "linear", args.devices)
     limits = _limits(args.memory_gib, args.devices)
-    if args.balance:
-        return _balanced(args, costs, placement, limits)
-    from synth.profiled import make_profiled
 
-    problem = make_profiled(
-        costs,
-        args.devices,
-        args.microbatches,
-        placement=placement,
-        limit_bytes=limits,
-        objective=args.objective or "makespan",
-    )
-    return problem, None
-
-
-def _balanced(
-    args: argparse.Namespace, costs: Costs, placement: Placement, limits: list[int | None]
-) -> tuple[Problem, list[int]]:
-    from synth.balance import balance
-    from synth.profiled import joined, make_profiled
-
-    found = balance(
-        costs.layers,
-        placement.stages,
-        lambda cut: make_profiled(
+    def make(cut: Sequence[int]) -> Problem:
+        return make_profiled(
             costs,
             args.devices,
             args.microbatches,
             placement=placement,
             limit_bytes=limits,
             objective=args.objective or "makespan",
-            stages=joined(costs.layers, cut),
-        ),
-    )
-    return found.problem, list(found.cut)
+            stages=costs.stages if tuple(cut) == costs.cut else joined(costs.layers, cut),
+        )
+
+    if not args.balance:
+        return make(costs.cut), None
+    from synth.balance import balance
+
+    cut = balance(costs.layers, placement.stages, make).cut
+    return make(cut), list(cut)
 
 
 def _limits(text: str | None, devices: int) -> list[int | None]:

@@ -1,0 +1,141 @@
+"""The profiler: bytes by hand, and whole profiles from the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from runtime.device import HostClock
+from runtime.measure import KINDS, SliceMeter
+from synth.costs import Costs, loads
+
+FLOAT = 4
+
+
+def test_bytes_of_a_small_slice() -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2, bias=False))
+    inputs = [(torch.randn(5, 3, requires_grad=True),) for _ in range(2)]
+    meter = SliceMeter(module, None, inputs, [None] * 2, HostClock())
+    samples = meter.round()
+    assert {kind: len(samples[kind]) for kind in KINDS} == dict.fromkeys(KINDS, 2)
+    held = meter.weigh()
+    parameters = 3 * 4 + 4 + 4 * 2
+    assert held.parameter_bytes == held.gradient_bytes == FLOAT * parameters
+    assert held.optimizer_bytes == FLOAT * (2 * parameters + 3)  # two moments, a count each
+    assert held.output_bytes == FLOAT * 5 * 2
+    # F keeps the input, the output of tanh (which the second layer reads too) and the output.
+    assert held.activation_bytes == FLOAT * 5 * (3 + 4 + 2)
+    # B leaves each layer's input and the gradient of its output.
+    assert held.context_bytes == FLOAT * 5 * (3 + 4 + 4 + 2)
+
+
+def test_a_last_slice_ends_in_the_loss() -> None:
+    inputs = [(torch.randn(5, 3),)]
+    target = [torch.randn(5, 2)]
+    meter = SliceMeter(nn.Linear(3, 2), nn.functional.mse_loss, inputs, target, HostClock())
+    meter.round()
+    assert meter.outputs[0][0].shape == ()
+    assert meter.weigh().output_bytes == FLOAT
+
+
+def profile(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    root = str(Path(__file__).resolve().parents[2])
+    return subprocess.run(
+        [sys.executable, "-m", "synth", "profile", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def read(path: Path) -> Costs:
+    return loads(path.read_bytes(), str(path))
+
+
+SMALL = ("--rounds", "2", "--warmup", "0", "--in-flight", "2", "--batch", "1", "--seq-len", "8")
+TINY_GPT = ("--layers", "2", "--width", "16", "--heads", "2")
+
+
+@pytest.mark.dist
+def test_a_profile_of_the_gpt(tmp_path: Path) -> None:
+    done = profile(
+        tmp_path, "-P", "2", "-o", "costs.json", *SMALL, *TINY_GPT, "--balance", "-m", "2"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("gpt on cpu")
+    costs = read(tmp_path / "costs.json")
+    assert [layer.name for layer in costs.layers] == ["embedding", "layer0", "layer1", "head"]
+    assert sum(costs.cut) == 4
+    assert costs.environment.processes == 2
+    assert (costs.environment.threads, costs.method.rounds) == (1, 2)
+    assert costs.hops[0].bytes == 1 * 8 * 16 * FLOAT
+    assert costs.stages[0].static_bytes > costs.stages[0].parameter_bytes > 0
+
+
+MODEL = """
+from torch import nn
+
+def make():
+    return [nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)]
+"""
+
+
+@pytest.mark.dist
+def test_a_profile_of_a_factory(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MODEL)
+    arguments = ("-P", "1", "-o", "c.json", "--model", "mine:make", "--input-shape", "6")
+    done = profile(tmp_path, *arguments, "--rounds", "1", "--processes", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    costs = read(tmp_path / "c.json")
+    assert (costs.cut, costs.hops) == ((3,), ())
+    assert costs.model["name"] == "mine:make"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--cut", "1,1"], "the cut 1,1 does not make 2 stages of 4 layers"),
+        (["--model", "nothing:here"], "No module named 'nothing'"),
+        (["--placement", "sideways"], "placement 'sideways' is not known"),
+        (["--device", "cuda"], "this machine has no GPU"),
+    ],
+)
+def test_profiles_that_cannot_be(tmp_path: Path, arguments: list[str], text: str) -> None:
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    done = profile(tmp_path, "-P", "2", "-o", "c.json", "--processes", "1", *TINY_GPT, *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert text in done.stderr
+
+
+@pytest.mark.dist
+def test_a_run_with_a_cut_has_the_gradients_of_one_process(tmp_path: Path) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    command = [sys.executable, "-m", "synth"]
+    plan = str(tmp_path / "plan.json")
+    subprocess.run(
+        [*command, "baseline", "1f1b", "-P", "2", "-m", "2", "-o", plan],
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    done = subprocess.run(
+        [*command, "run", plan, *TINY_GPT, "--cut", "1,3", "--check", "--steps", "1"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "gradients  equal to one process" in done.stdout
