@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from runtime.deferred_ops import REDIRECTED, REENTERED, Rule
+from runtime.deferred_ops import REDIRECTED, REENTERED
+from runtime.deferred_rules import Operation, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class WeightWork:
 
     @torch.no_grad()
     def run(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """The parameters with their gradients."""
+        """The parameters with their gradients, in the type in which the layer computed."""
         of_weight, of_bias = self.rule.parameter_gradients(
             self.output_gradient, self.layer_input, self.weight, self.bias
         )
@@ -81,7 +82,7 @@ class Deferral(TorchFunctionMode):
                 if uses[parameter]:
                     sums[parameter] = total
                 elif parameter.grad is None:
-                    parameter.grad = total
+                    parameter.grad = total.to(parameter.dtype)
                 else:
                     parameter.grad += total
 
@@ -99,16 +100,17 @@ class Deferral(TorchFunctionMode):
         if func in REDIRECTED and torch.is_grad_enabled():
             found = REDIRECTED[func](*args, **(kwargs or {}))
             if found is not None and self._splits(found.weight, found.bias):
+                lower = _autocast_type(found)
+                layer_input = found.layer_input
+                if lower is not None:
+                    layer_input = _lowered(layer_input, lower)
                 return _InputGradientOnly.apply(  # type: ignore[no-untyped-call]
-                    self, found.rule, found.layer_input, found.weight, found.bias
+                    self, found.rule, lower, layer_input, found.weight, found.bias
                 )
         return func(*args, **(kwargs or {}))
 
     def _splits(self, weight: Tensor, bias: Tensor | None) -> bool:
         """Whether W can add to the gradients of these tensors later."""
-        # Under autocast the operation casts its inputs inside, out of this mode's sight.
-        if torch.is_autocast_enabled(weight.device.type):
-            return False
         if not _is_trained_parameter(weight):
             return False
         if bias is not None and bias.requires_grad:
@@ -131,15 +133,21 @@ class _InputGradientOnly(torch.autograd.Function):
         ctx: Any,
         deferral: Deferral,
         rule: Rule,
+        lower: torch.dtype | None,
         layer_input: Tensor,
         weight: Tensor,
         bias: Tensor | None,
     ) -> Tensor:
         # The parameter itself as well as its saved value: checkpointing saves a copy of the tensor.
-        ctx.deferral, ctx.rule, ctx.weight = deferral, rule, weight
+        ctx.deferral, ctx.rule, ctx.lower, ctx.weight = deferral, rule, lower, weight
         ctx.bias = bias if bias is not None and bias.requires_grad else None
+        # Under autocast the weight as it is: a lower copy per micro-batch would be held until B.
         ctx.save_for_backward(layer_input, weight)
-        return rule.output(layer_input, weight, bias)
+        if lower is None:
+            return rule.output(layer_input, weight, bias)
+        with torch.autocast(weight.device.type, enabled=False):
+            bias = None if bias is None else _lowered(bias, lower)
+            return rule.output(layer_input, _lowered(weight, lower), bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -149,11 +157,26 @@ class _InputGradientOnly(torch.autograd.Function):
             ctx.rule, ctx.weight, ctx.bias, layer_input.detach(), gradients[0].detach()
         )
         ctx.deferral.queue.append(owed)
-        if not ctx.needs_input_grad[2]:
-            return None, None, None, None, None
+        if not ctx.needs_input_grad[3]:
+            return None, None, None, None, None, None
         with torch.no_grad():
+            if ctx.lower is not None:
+                weight = _lowered(weight, ctx.lower)
             passed_on = ctx.rule.input_gradient(gradients[0], layer_input, weight)
-        return None, None, passed_on, None, None
+        return None, None, None, passed_on, None, None
+
+
+def _autocast_type(operation: Operation) -> torch.dtype | None:
+    """The type that autocast, if it is on, has this operation computed in."""
+    kind = operation.weight.device.type
+    if operation.rule.autocasts and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return None
+
+
+def _lowered(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """As autocast does it: double precision stays."""
+    return tensor if tensor.dtype is torch.float64 else tensor.to(dtype)
 
 
 def unsplit(module: nn.Module, deferral: Deferral) -> list[str]:

@@ -1,4 +1,4 @@
-"""The operations whose weight gradient can be split off, each with its backward in two halves.
+"""Which calls can be split into B and W.
 
 `REDIRECTED` reads the arguments of a torch function into an `Operation`, or None where this call
 has to stay as it is. `REENTERED` holds functions that are written in Python around such operations.
@@ -7,165 +7,70 @@ has to stay as it is. `REENTERED` holds functions that are written in Python aro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-Gradients = tuple[Tensor, Tensor | None]
-"""Of the weight and of the bias."""
+from runtime.deferred_rules import Convolution, Embedding, Linear, Operation, Product
 
-
-class Rule(Protocol):
-    """Forward and both halves of the backward of one operation."""
-
-    def output(self, layer_input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The operation itself."""
-
-    def input_gradient(
-        self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor
-    ) -> Tensor:
-        """What B computes."""
-
-    def parameter_gradients(
-        self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> Gradients:
-        """What W computes; a gradient of the bias only where a bias is given."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One call of an operation that can be split."""
-
-    rule: Rule
-    layer_input: Tensor
-    weight: Tensor
-    bias: Tensor | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Linear:
-    """y = x w^T + b: (..., in) to (..., out)."""
-
-    def output(self, layer_input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return functional.linear(layer_input, weight, bias)
-
-    def input_gradient(
-        self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor
-    ) -> Tensor:
-        return output_gradient.matmul(weight)
-
-    def parameter_gradients(
-        self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> Gradients:
-        rows = output_gradient.reshape(-1, output_gradient.shape[-1])
-        weight_gradient = rows.t().mm(layer_input.reshape(-1, layer_input.shape[-1]))
-        return weight_gradient, None if bias is None else rows.sum(0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Convolution:
-    """Any convolution: (batch, in, *space) to (batch, out, *space)."""
-
-    stride: Sequence[int]
-    padding: Sequence[int]
-    dilation: Sequence[int]
-    transposed: bool
-    output_padding: Sequence[int]
-    groups: int
-
-    def output(self, layer_input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return torch.convolution(
-            layer_input,
-            weight,
-            bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.transposed,
-            self.output_padding,
-            self.groups,
-        )
-
-    def input_gradient(
-        self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor
-    ) -> Tensor:
-        found = self._backward(output_gradient, layer_input, weight, None, [True, False, False])
-        assert found[0] is not None
-        return found[0]
-
-    def parameter_gradients(
-        self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> Gradients:
-        wanted = [False, True, bias is not None]
-        _, of_weight, of_bias = self._backward(output_gradient, layer_input, weight, bias, wanted)
-        assert of_weight is not None
-        return of_weight, of_bias
-
-    def _backward(
-        self,
-        output_gradient: Tensor,
-        layer_input: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        wanted: list[bool],
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        found: tuple[Tensor | None, Tensor | None, Tensor | None]
-        found = torch.ops.aten.convolution_backward(
-            output_gradient,
-            layer_input,
-            weight,
-            None if bias is None else list(bias.shape),
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.transposed,
-            self.output_padding,
-            self.groups,
-            wanted,
-        )
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Embedding:
-    """Rows of a table: (...) integer to (..., width)."""
-
-    padding_index: int
-    """-1 for none."""
-    scale_by_frequency: bool
-
-    def output(self, layer_input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return torch.embedding(
-            weight, layer_input, self.padding_index, self.scale_by_frequency, False
-        )
-
-    def input_gradient(
-        self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor
-    ) -> Tensor:
-        raise AssertionError("row numbers have no gradient")
-
-    def parameter_gradients(
-        self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> Gradients:
-        gradient: Tensor = torch.ops.aten.embedding_dense_backward(
-            output_gradient,
-            layer_input,
-            weight.shape[0],
-            self.padding_index,
-            self.scale_by_frequency,
-        )
-        return gradient, None
-
-
-_LINEAR = _Linear()
+_LINEAR = Linear()
 
 
 def _read_linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Operation:
+    original = _untransposed(weight)
+    if original is not None and bias is None:
+        return Operation(Product(weight_first=False, transposed=False), input, original, None)
     return Operation(_LINEAR, input, weight, bias)
+
+
+def _read_product(*operands: Any, **options: Any) -> Operation | None:
+    """matmul, mm and bmm of an input and a parameter, on whichever side the parameter is."""
+    if options or len(operands) != 2:
+        return None
+    left, right = operands
+    for weight, layer_input in ((right, left), (left, right)):
+        original = _untransposed(weight)
+        matrix = weight if original is None else original
+        if isinstance(matrix, nn.Parameter) and _fits(weight, layer_input, first=weight is left):
+            rule = Product(weight_first=weight is left, transposed=original is not None)
+            return Operation(rule, layer_input, matrix, None)
+    return None
+
+
+def _read_addmm(*operands: Any, **options: Any) -> Operation | None:
+    """A bias for every row plus an input times a parameter."""
+    if options or len(operands) != 3:
+        return None
+    bias, layer_input, weight = operands
+    original = _untransposed(weight)
+    if bias.dim() != 1 or bias.shape[0] != weight.shape[1]:
+        return None
+    rule = Product(weight_first=False, transposed=original is not None)
+    return Operation(rule, layer_input, weight if original is None else original, bias)
+
+
+def _fits(weight: Tensor, layer_input: Tensor, *, first: bool) -> bool:
+    """Whether the product's gradients are products again, without sums over broadcast sizes."""
+    if weight.dim() == 2:
+        return layer_input.dim() >= 1 + first
+    return weight.dim() > 2 and weight.shape[:-2] == layer_input.shape[:-2]
+
+
+def _untransposed(weight: Tensor) -> nn.Parameter | None:
+    """The parameter of which this is the transpose, if it is one."""
+    original = weight._base
+    if (
+        isinstance(original, nn.Parameter)
+        and original.dim() == 2
+        and weight.shape == original.shape[::-1]
+        and weight.stride() == original.stride()[::-1]
+        and weight.requires_grad
+    ):
+        return original
+    return None
 
 
 def _read_convolution(
@@ -188,7 +93,7 @@ def _read_convolution(
         padding = [size // 2 for size in total]
     elif isinstance(padding, str):
         padding = 0
-    rule = _Convolution(
+    rule = Convolution(
         stride=_per_dimension(stride, dimensions),
         padding=_per_dimension(padding, dimensions),
         dilation=widths,
@@ -212,7 +117,7 @@ def _read_transposed(
     dimensions = weight.dim() - 2
     if input.dim() != weight.dim():
         return None
-    rule = _Convolution(
+    rule = Convolution(
         stride=_per_dimension(stride, dimensions),
         padding=_per_dimension(padding, dimensions),
         dilation=_per_dimension(dilation, dimensions),
@@ -235,7 +140,7 @@ def _read_embedding(
     if max_norm is not None or sparse:
         return None  # changes the table in the forward, or has a gradient of another layout
     index = -1 if padding_idx is None else padding_idx % weight.shape[0]
-    return Operation(_Embedding(index, scale_grad_by_freq), input, weight, None)
+    return Operation(Embedding(index, scale_grad_by_freq), input, weight, None)
 
 
 def _per_dimension(value: int | Sequence[int], dimensions: int) -> list[int]:
@@ -272,6 +177,14 @@ REDIRECTED: dict[Callable[..., Any], Callable[..., Operation | None]] = {
     functional.conv_transpose2d: _read_transposed,
     functional.conv_transpose3d: _read_transposed,
     functional.embedding: _read_embedding,
+    torch.matmul: _read_product,
+    torch.mm: _read_product,
+    torch.bmm: _read_product,
+    torch.addmm: _read_addmm,
+    Tensor.matmul: _read_product,
+    Tensor.__matmul__: _read_product,
+    Tensor.mm: _read_product,
+    Tensor.bmm: _read_product,
 }
 
 REENTERED: dict[Callable[..., Any], Callable[..., Any]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -40,15 +41,40 @@ class SelfAttention(nn.Module):
         return mixed
 
 
+class Products(nn.Module):
+    """Matrix products with parameters on either side, transposed, batched, and with a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.right = nn.Parameter(torch.randn(8, 8))
+        self.left = nn.Parameter(torch.randn(5, 5))
+        self.turned = nn.Parameter(torch.randn(8, 8))
+        self.left_turned = nn.Parameter(torch.randn(5, 5))
+        self.linear = nn.Parameter(torch.randn(8, 8))
+        self.several = nn.Parameter(torch.randn(2, 8, 8))
+        self.several_left = nn.Parameter(torch.randn(2, 5, 5))
+        self.bias = nn.Parameter(torch.randn(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.matmul(self.left, (x @ self.right).tanh()).tanh()
+        x = (self.left_turned.t() @ x.matmul(self.turned.T)).tanh()
+        x = torch.bmm(functional.linear(x, self.linear.t()), self.several).tanh()
+        x = (self.several_left @ x).tanh()
+        rows = x.reshape(-1, 8).mm(self.right).tanh()
+        return torch.addmm(self.bias, rows, self.turned).view_as(x)
+
+
 class Recomputing(nn.Module):
     """A layer that keeps nothing and runs its forward again in the backward."""
+
+    reentrant = False
 
     def __init__(self) -> None:
         super().__init__()
         self.inner = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
 
     def forward(self, x: Tensor) -> Tensor:
-        again: Tensor = checkpoint(self.inner, x, use_reentrant=False)
+        again: Tensor = checkpoint(self.inner, x, use_reentrant=self.reentrant)
         return again
 
 
@@ -102,6 +128,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     "attention": (SelfAttention, ROWS),
     "encoder layer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), ROWS),
     "checkpoint": (Recomputing, ROWS),
+    "products": (Products, ROWS),
     "convolutions": (convolutions, IMAGES),
     "half frozen": (half_frozen, ROWS),
     "input as weight": (InputAsWeight, MATRIX),
@@ -218,6 +245,24 @@ def test_of_what_autograd_saved_only_layer_inputs_outlive_b() -> None:
     assert len(saved) > 2 * len(alive)
 
 
+def test_products_with_parameters_are_split_wherever_the_parameter_stands() -> None:
+    module = Products().to(torch.float64)
+    assert unsplit(module, split_step(module, ROWS)) == []
+
+
+def test_products_that_sum_over_broadcast_sizes_stay_as_they_are() -> None:
+    for weight, shape in (
+        (nn.Parameter(torch.ones(8)), (2, 8)),
+        (nn.Parameter(torch.ones(2, 8, 3)), (1, 5, 8)),
+    ):
+        deferral = Deferral()
+        with deferral:
+            output = torch.ones(shape) @ weight
+        deferral.backward([output], [torch.ones_like(output)])
+        assert deferral.queue == []
+        assert weight.grad is not None
+
+
 def test_a_convolution_padded_on_one_side_stays_as_it_is() -> None:
     module = nn.Conv1d(2, 2, 2, padding="same")
     with pytest.warns(UserWarning, match="even kernel lengths"):
@@ -226,12 +271,67 @@ def test_a_convolution_padded_on_one_side_stays_as_it_is() -> None:
     assert module.weight.grad is not None
 
 
-def test_inside_autocast_nothing_is_split() -> None:
+@pytest.mark.parametrize("lower", [torch.bfloat16, torch.float16])
+def test_inside_autocast_gradients_are_those_of_an_ordinary_backward(lower: torch.dtype) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Embedding(11, 8),
+        nn.Linear(8, 8),
+        nn.GELU(),
+        Products(),
+        nn.LayerNorm(8),
+        Recomputing(),
+        nn.Unflatten(1, (5, 1)),
+        nn.Conv2d(5, 3, (1, 2)),
+    )
+    plain = copy.deepcopy(module)
+    for _ in range(2):
+        deferral = Deferral()
+        for chosen, mode in ((module, deferral), (plain, nullcontext())):
+            with torch.autocast("cpu", lower), mode:
+                output = chosen(TOKENS)
+            assert output.dtype is lower
+            (deferral.backward if chosen is module else torch.autograd.backward)(
+                [output], [torch.ones_like(output)]
+            )
+        assert all(work.weight.grad is None for work in deferral.queue) or _ == 1
+        deferral.run()
+    assert unsplit(module, deferral) == ["4.weight", "4.bias"]
+    for (name, mine), theirs in zip(module.named_parameters(), plain.parameters(), strict=True):
+        assert mine.grad.dtype is torch.float32, name
+        assert torch.allclose(mine.grad, theirs.grad, rtol=2e-2, atol=1e-3), name
+
+
+def test_a_frozen_bias_and_inputs_that_need_no_gradient_are_left_alone() -> None:
     module = nn.Linear(8, 8)
-    deferral = Deferral()
-    with deferral, torch.autocast("cpu", torch.bfloat16):
-        module(ROWS.float()).sum()
-    assert unsplit(module, deferral) == ["weight", "bias"]
+    module.bias.requires_grad_(False)
+    split_step(module, ROWS.float()).run()
+    assert module.bias.grad is None
+    assert module.weight.grad is not None
+
+
+def test_a_checkpoint_recomputes_once_and_with_the_same_dropout() -> None:
+    runs: list[Tensor] = []
+    module = Recomputing()
+    module.inner.append(nn.Dropout(0.5))
+    module.inner.append(nn.Linear(8, 8))
+    module.inner[3].register_forward_hook(lambda layer, given, output: runs.append(output.detach()))
+    for reentrant in (False, True):
+        module.reentrant = reentrant
+        runs.clear()
+        x = ROWS.float().requires_grad_()
+        split_step(module, x).run()
+        kept, again = runs  # F, and once in B whatever the number of parameters
+        assert torch.equal(kept, again)
+
+
+def test_gradients_accumulate_in_place() -> None:
+    module = nn.Linear(8, 8)
+    split_step(module, ROWS.float()).run()
+    first = module.weight.grad
+    for _ in range(2):
+        split_step(module, ROWS.float()).run()
+    assert module.weight.grad is first
 
 
 def test_without_gradients_nothing_is_queued() -> None:
