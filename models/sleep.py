@@ -15,6 +15,8 @@ from torch import Tensor
 PAYLOAD_BYTES = 4096
 """What one message carries; small enough for its copying not to show."""
 
+Payload = tuple[Tensor, ...] | dict[str, Tensor]
+
 _SPIN_S = 1e-4  # a sleeping thread wakes up late by less than this
 
 
@@ -49,12 +51,10 @@ class SleepStage:
         self.times = times
         self.last = last
 
-    def forward(
-        self, microbatch: int, inputs: tuple[Tensor, ...], target: Tensor | None, *, split: bool
-    ) -> tuple[Tensor, ...]:
+    def forward(self, microbatch: int, inputs: Payload, target: object, *, split: bool) -> Payload:
         """Takes `forward_ms`; returns the inputs, or the loss on the last stage."""
         deadline_s = time.monotonic() + self.times.forward_ms / 1e3
-        outputs = (torch.zeros(()),) if self.last else inputs
+        outputs: Payload = (torch.zeros(()),) if self.last else inputs
         wait_until(deadline_s)
         return outputs
 
@@ -75,6 +75,9 @@ class SleepStage:
         passed_on = (_payload(),) if self.last else gradients
         wait_until(deadline_s)
         return passed_on
+
+    def discard(self) -> None:
+        """Nothing is kept."""
 
     def weight_gradients(self) -> list[Tensor]:
         """There are no weights."""

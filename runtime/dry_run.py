@@ -24,7 +24,7 @@ def show(schedule: Schedule, *, as_json: bool) -> int:
     for rank, steps in enumerate(program.ranks):
         print(f"rank {rank}: " + ", ".join(map(str, steps)))
     for rank in range(len(program.ranks)):
-        for channel, slots in program.slots(rank).items():
+        for channel, slots in program.buffers(rank).items():
             print(f"channel {channel}: {slots} receive buffer{'s' * (slots > 1)}")
     print(_verdict(program))
     return 0

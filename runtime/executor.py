@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ from torch import Tensor
 
 from runtime.device import Clock
 from runtime.errors import PlanError
-from runtime.plan import InFlight, RankPlan, Task
-from runtime.stage import Stage, Values
+from runtime.gate import Cut, Gate
+from runtime.plan import InFlight, RankPlan, Step, Task
+from runtime.stage import Stage
 from runtime.transport import Transport
-from synth.lower import Receive, Send
+from runtime.values import Gradients, Values, tensors
+from synth.lower import Receive, Reduce, Send
 from synth.op import Kind, Op
 
 
@@ -42,32 +44,61 @@ class StepResult:
 class Batch:
     """The micro-batches of one step; read on ranks that hold a first or a last stage."""
 
-    inputs: Sequence[Tensor]
-    targets: Sequence[Tensor]
+    inputs: Sequence[Values]
+    targets: Sequence[Values | Tensor]
+    loss_scale: float = 1.0
+    """By which every gradient is larger; what a gradient scaler undoes."""
+    signature: str = ""
+    """Batches of equal signature have messages of equal shapes."""
+
+
+Shared = Callable[[Reduce], Sequence[Tensor]]
+"""This rank's part of a reduction."""
 
 
 def run_step(
-    plan: RankPlan, stages: Mapping[int, Stage], transport: Transport, clock: Clock, batch: Batch
+    plan: RankPlan,
+    stages: Mapping[int, Stage],
+    transport: Transport,
+    clock: Clock,
+    batch: Batch,
+    shared: Shared,
+    gate: Gate | None = None,
 ) -> StepResult:
-    """Runs the program once.
+    """Runs the program once; what comes before the gate twice, if the gate does not let it pass.
 
     Raises:
         PeerError: another rank is gone or does not answer in time.
         PlanError: shapes changed, or more is held than the plan allows.
     """
-    run = _Run(plan, stages, transport, clock, batch)
+    run = _Run(plan, stages, transport, clock, batch, shared)
+    transport.begin(batch.signature)
     clock.start()
-    for step in plan.steps:
-        if isinstance(step, Task):
-            run.compute(step)
-        elif isinstance(step, Send):
-            transport.send(step.message, run.results.pop(step.message.producer))
-        elif isinstance(step, Receive):
-            transport.post(step.message)
-        else:
-            transport.reduce(step.ranks, stages[step.stage].weight_gradients())
+    position = 0
+    if gate is not None:
+        position = gate.cut.position
+        gate.begin()
+        run.execute(plan.steps[:position])
+        if not gate.passes():
+            _discard(gate.cut, stages, transport)
+            run = _Run(plan, stages, transport, clock, batch, shared)
+            clock.start()
+            run.execute(plan.steps[:position])
+    run.execute(plan.steps[position:])
     transport.finish()
     return run.finish()
+
+
+def _discard(cut: Cut, stages: Mapping[int, Stage], transport: Transport) -> None:
+    """Forgets what has been computed before the gate and takes in what is under way."""
+    for stage in stages.values():
+        stage.discard()
+    for message in cut.posted:
+        transport.wait(message)
+    for message in cut.surplus:
+        transport.post(message)
+        transport.wait(message)
+    transport.finish()
 
 
 class _Run:
@@ -80,6 +111,7 @@ class _Run:
         transport: Transport,
         clock: Clock,
         batch: Batch,
+        shared: Shared,
     ) -> None:
         self.results: dict[Op, Values] = {}
         """By F or B node: what is still to be sent or handed over."""
@@ -88,10 +120,23 @@ class _Run:
         self._transport = transport
         self._clock = clock
         self._batch = batch
+        self._shared = shared
         self._losses: dict[int, Tensor] = {}
         self._marks: list[tuple[Op, Any, Any]] = []
         self._until_backward = self._until_weights = 0
         self._most = InFlight(0, 0)
+
+    def execute(self, steps: Sequence[Step]) -> None:
+        """Runs a part of the program."""
+        for step in steps:
+            if isinstance(step, Task):
+                self.compute(step)
+            elif isinstance(step, Send):
+                self._transport.send(step.message, self.results.pop(step.message.producer))
+            elif isinstance(step, Receive):
+                self._transport.post(step.message)
+            else:
+                self._transport.reduce(step.ranks, self._shared(step))
 
     def compute(self, task: Task) -> None:
         """Runs an op as soon as its input is there."""
@@ -121,10 +166,7 @@ class _Run:
         return StepResult(self._losses, ops, self._most)
 
     def _forward(self, task: Task) -> None:
-        if task.first:
-            inputs: Values = (self._batch.inputs[task.microbatch],)
-        else:
-            inputs = self._take(task)
+        inputs = self._batch.inputs[task.microbatch] if task.first else self._take(task)
         target = self._batch.targets[task.microbatch] if task.last else None
         self._hold()
         start = self._clock.mark()
@@ -133,7 +175,8 @@ class _Run:
         )
         self._marks.append((task.op, start, self._clock.mark()))
         if task.last:
-            self._losses[task.microbatch] = outputs[0].detach()
+            (loss,) = tensors(outputs)
+            self._losses[task.microbatch] = loss.detach()
         else:
             self.results[task.result] = outputs
 
@@ -141,9 +184,10 @@ class _Run:
         if task.last:
             # The loss of the step is the mean over the micro-batches.
             loss = self._losses[task.microbatch]
-            gradients: Values = (torch.full_like(loss, 1 / self._plan.microbatches),)
+            share = self._batch.loss_scale / self._plan.microbatches
+            gradients: Gradients = (torch.full_like(loss, share),)
         else:
-            gradients = self._take(task)
+            gradients = tensors(self._take(task))
         stage = self._stages[task.op.stage]
         start = self._clock.mark()
         if task.op.kind is Kind.BW:

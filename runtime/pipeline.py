@@ -2,69 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from runtime.agreement import agree, schedule_facts, stage_facts
 from runtime.device import Clock, make_clock
+from runtime.dividing import divide
 from runtime.executor import Batch, StepResult, run_step
+from runtime.gate import Gate
+from runtime.load import load_valid
 from runtime.plan import RankPlan, plan_rank
-from runtime.session import Session
-from runtime.stage import Loss, ModuleStage, Stage
+from runtime.replicas import ReplicaTransport
+from runtime.session import Session, connect
+from runtime.stage import Loss, ModuleStage, Stage, gradient_of
+from runtime.ties import Tie, bind
 from runtime.transport import GroupTransport, Transport
+from runtime.values import Values, as_values, cut, samples, shape_of, tensors
 from synth.errors import UsageError
-from synth.lower import lower
+from synth.lower import Program, Reduce, lower
 from synth.problem import Problem
 from synth.rendezvous import check_program
 from synth.schedule import Schedule
 
 Stages = Sequence[nn.Module | Stage] | Mapping[int, nn.Module | Stage]
+MakeTransport = Callable[[Session, Program], Transport]
 
 
 class Pipeline:
     """Runs one rank's part of a schedule, step after step.
 
-        session = connect(schedule.problem.devices)
-        pipeline = Pipeline(stages, schedule, loss=loss, session=session)
-        optimizer = AdamW(pipeline.parameters())
-        for inputs, targets in data:
-            pipeline.step(inputs, targets)
+        pipeline = Pipeline(model, "schedule.json", loss=loss)
+        optimizer = ClippedOptimizer(pipeline, AdamW(pipeline.parameters()), max_norm=1.0)
+        for batch in data:
+            pipeline.step(batch)
             optimizer.step()
-            optimizer.zero_grad()
 
     A step adds to the gradients of the parameters that this rank holds; its loss is the mean over
-    the micro-batches. Where several ranks hold a stage, all of them have the same gradients after
-    it; the gradients have to be zeroed before it.
+    the micro-batches. Where several ranks hold a stage or a tied parameter, all of them have the
+    same gradients after it; these have to be zeroed before it.
     """
 
     def __init__(
-        self, stages: Stages, schedule: Schedule, *, loss: Loss | None = None, session: Session
+        self,
+        stages: nn.Module | Stages,
+        schedule: Schedule | str | Path,
+        *,
+        loss: Loss | None = None,
+        session: Session | None = None,
+        ties: Sequence[Tie] = (),
+        autocast: torch.dtype | None = None,
+        transport: MakeTransport | None = None,
     ) -> None:
         """Lowers the schedule, proves that its program cannot deadlock and sets up the channels.
 
         Args:
-            stages: all stages in order, or those of this rank by number.
-            schedule: a valid schedule for as many devices as the session has ranks.
+            stages: all stages in order, those of this rank by number, or an nn.Sequential that is
+                to be cut into stages.
+            schedule: a valid schedule for as many devices as the session has ranks, or its file.
             loss: mean loss of (output, target), applied after a last stage that is a module.
-            session: this rank's job.
+            session: this rank's job, by default the one in which this process was started.
+            ties: parameters that several stages share.
+            autocast: the type in which modules compute where torch.autocast thinks it safe.
+            transport: makes what carries the messages, by default torch's process groups.
 
         Raises:
             InvalidScheduleError: the program could deadlock.
-            UsageError: a stage of this rank is missing.
+            PeerError: another rank is gone or does not come in time.
+            UsageError: ranks differ in the schedule or in their copy of a stage; a stage of this
+                rank, or a tied parameter, is missing.
         """
+        if not isinstance(schedule, Schedule):
+            schedule = load_valid(Path(schedule))
+        if session is None:
+            session = connect(schedule.problem.devices)
+        if isinstance(stages, nn.Module):
+            stages = divide(stages, len(schedule.problem.stages))
         self.schedule = schedule
         self.session = session
-        self.program = lower(schedule)
+        replicated = session.replicas > 1
+        self.program = lower(schedule, [tie.stages for tie in ties], replicated=replicated)
         check_program(self.program)
-        self.stages = _own_stages(stages, schedule.problem, session, loss)
+        self.stages = _own_stages(stages, schedule.problem, session, loss, autocast)
+        self._agree()
         self.plan: RankPlan = plan_rank(schedule, self.program, session.rank)
         self._clock: Clock = make_clock(session.device)
-        self._transport: Transport = GroupTransport(
-            session.rank,
-            self.program,
-            session.pipeline_store(),
-            session.device,
-        )
+        make = transport or (ReplicaTransport if replicated else GroupTransport)
+        self._transport: Transport = make(session, self.program)
+        self.gate: Gate | None = None
+        """Where a step can be sent back to its start; see `post_validation`."""
+        self.tied = bind(ties, self.modules)
+        """This rank's tied parameters, by the stages that they connect."""
+        self._forgotten = 0
+        self._align_ties()
 
     @property
     def modules(self) -> dict[int, nn.Module]:
@@ -76,37 +109,105 @@ class Pipeline:
         }
 
     def parameters(self) -> list[nn.Parameter]:
-        """The parameters of this rank's stages."""
-        return [p for module in self.modules.values() for p in module.parameters()]
+        """The parameters of this rank's stages, each once."""
+        return list(dict.fromkeys(p for m in self.modules.values() for p in m.parameters()))
 
-    def step(self, inputs: Tensor, targets: Tensor) -> StepResult:
+    def step(self, inputs: Any, targets: Any = None, *, loss_scale: float = 1.0) -> StepResult:
         """Runs the program once.
 
+        Every rank has to be given tensors of the same shapes; their contents are read where needed.
+
         Args:
-            inputs: the whole batch, samples along dimension 0; read where a first stage is held.
-            targets: likewise; read where a last stage is held.
+            inputs: the whole batch, samples along dimension 0: a tensor, or a tuple or dict of
+                tensors, the arguments of the first stage. Read where a first stage is held.
+            targets: likewise, the loss's second argument. Read where a last stage is held. Without
+                it `inputs` is a pair of inputs and targets.
+            loss_scale: makes every gradient this much larger; for gradient scalers.
 
         Raises:
             PeerError: another rank is gone or does not answer in time.
             PlanError: shapes changed, or more is held than the plan allows.
             UsageError: fewer samples than micro-batches.
         """
-        count, device = self.plan.microbatches, self.session.device
-        if len(inputs) < count:
-            raise UsageError(f"{len(inputs)} samples cannot fill {count} micro-batches")
-        batch = Batch(inputs.to(device).tensor_split(count), targets.to(device).tensor_split(count))
-        return run_step(self.plan, self.stages, self._transport, self._clock, batch)
+        if targets is None:
+            inputs, targets = inputs
+        given, wanted = as_values(inputs, "inputs"), as_values(targets, "targets")
+        count = self.plan.microbatches
+        for values in (given, wanted):
+            if samples(values) < count:
+                raise UsageError(f"{samples(values)} samples cannot fill {count} micro-batches")
+        cut_inputs = self._cut(given) if self.plan.reads_inputs else []
+        cut_targets: list[Any] = self._cut(wanted) if self.plan.reads_targets else []
+        if isinstance(targets, Tensor):
+            cut_targets = [tensors(values)[0] for values in cut_targets]
+        signature = f"{self._forgotten} {shape_of(given)} {shape_of(wanted)}"
+        batch = Batch(cut_inputs, cut_targets, loss_scale, signature)
+        return run_step(
+            self.plan,
+            self.stages,
+            self._transport,
+            self._clock,
+            batch,
+            self._shared,
+            self.gate,
+        )
+
+    def forget_shapes(self) -> None:
+        """Makes the next step find out the shapes of all messages; to be called on every rank.
+
+        Needed where they depend on more than the shapes of the batch, such as on what is frozen.
+        """
+        self._forgotten += 1
 
     def close(self) -> None:
         """Gives the channels back; for jobs that make several pipelines one after another."""
         self._transport.close()
 
+    def _cut(self, values: Values) -> list[Values]:
+        return cut(values, self.plan.microbatches, self.session.device)
+
+    def _shared(self, reduce: Reduce) -> Sequence[Tensor]:
+        """This rank's gradients that a reduction adds up."""
+        if len(reduce.stages) == 1:
+            return self.stages[reduce.stages[0]].weight_gradients()
+        return [gradient_of(p) for p in self.tied[reduce.stages].values() if p.requires_grad]
+
+    def _agree(self) -> None:
+        """Finds out whether all ranks run the same schedule, and replicas start out equal."""
+        problem, session = self.schedule.problem, self.session
+        holders = {n: {s.route[n] for s in problem.streams} for n in range(len(problem.stages))}
+        copied = {n: module for n, module in self.modules.items() if len(holders[n]) > 1}
+        facts = {**schedule_facts(self.schedule), **stage_facts(copied)}
+        agree(session.pipeline_store(), "pipeline", session.rank, session.world, facts)
+
+    @torch.no_grad()
+    def _align_ties(self) -> None:
+        """Gives tied parameters the value they have in their first use."""
+        streams, own = self.schedule.problem.streams, self.session.rank
+        for stage in self.stages.values():
+            if isinstance(stage, ModuleStage):
+                stage.elsewhere.update(p for tied in self.tied.values() for p in tied.values())
+        for step in self.plan.steps:
+            if isinstance(step, Reduce) and len(step.stages) > 1:
+                tied = self.tied[step.stages]
+                for tie, parameter in tied.items():
+                    # The others add nothing to the sum.
+                    if own != min(stream.route[tie.uses[0][0]] for stream in streams):
+                        parameter.zero_()
+                self._transport.reduce(step.ranks, [p.data for p in tied.values()])
+        self._transport.finish()
+
 
 def _own_stages(
-    stages: Stages, problem: Problem, session: Session, loss: Loss | None
+    stages: Stages,
+    problem: Problem,
+    session: Session,
+    loss: Loss | None,
+    autocast: torch.dtype | None,
 ) -> dict[int, Stage]:
     """This rank's stages; modules are moved to its device and the last one closed by the loss."""
     by_number = stages if isinstance(stages, Mapping) else dict(enumerate(stages))
+    context = None if autocast is None else torch.autocast(session.device.type, autocast)
     own: dict[int, Stage] = {}
     for number in range(len(problem.stages)):
         if session.rank not in {stream.route[number] for stream in problem.streams}:
@@ -116,6 +217,6 @@ def _own_stages(
         stage = by_number[number]
         if isinstance(stage, nn.Module):
             closing = loss if number == len(problem.stages) - 1 else None
-            stage = ModuleStage(stage.to(session.device), closing)
+            stage = ModuleStage(stage.to(session.device), closing, context)
         own[number] = stage
     return own

@@ -57,6 +57,10 @@ class RankPlan:
     """Of all streams together."""
     in_flight: InFlight
     """What the schedule allows; a promise that the run checks."""
+    reads_inputs: bool
+    """A first stage is held."""
+    reads_targets: bool
+    """A last stage is held."""
 
 
 def plan_rank(schedule: Schedule, program: Program, rank: int) -> RankPlan:
@@ -98,4 +102,12 @@ def plan_rank(schedule: Schedule, program: Program, rank: int) -> RankPlan:
     held = InFlight(
         in_flight(schedule.devices, Kind.B)[rank], in_flight(schedule.devices, Kind.W)[rank]
     )
-    return RankPlan(rank, tuple(steps), total, held)
+    tasks = [step for step in steps if isinstance(step, Task)]
+    return RankPlan(
+        rank,
+        tuple(steps),
+        total,
+        held,
+        reads_inputs=any(one.first for one in tasks),
+        reads_targets=any(one.last for one in tasks),
+    )

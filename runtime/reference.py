@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from runtime.stage import Loss
+from runtime.values import as_values, cut, tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Reference:
 
 
 def reference_step(
-    modules: Sequence[nn.Module], inputs: Tensor, targets: Tensor, microbatches: int, loss: Loss
+    modules: Sequence[nn.Module], inputs: Any, targets: Any, microbatches: int, loss: Loss
 ) -> Reference:
     """Runs one step on all stages; the loss is the mean over the micro-batches.
 
@@ -32,22 +34,26 @@ def reference_step(
 
     Args:
         modules: every stage, in order.
-        inputs: the whole batch, samples along dimension 0.
+        inputs: the whole batch, samples along dimension 0: a tensor, or a tuple or dict of tensors.
         targets: likewise.
-        microbatches: how many equal parts the batch is cut into.
+        microbatches: how many parts the batch is cut into.
         loss: mean loss of (output, target).
     """
-    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    every = (p for module in modules for p in module.parameters())
+    parameters = list(dict.fromkeys(p for p in every if p.requires_grad))
     kept = [parameter.grad for parameter in parameters]
     for parameter in parameters:
         parameter.grad = None
     losses: list[Tensor] = []
-    for part, target in zip(
-        inputs.tensor_split(microbatches), targets.tensor_split(microbatches), strict=True
-    ):
-        value = part
+    device = parameters[0].device
+    parts = cut(as_values(inputs, "inputs"), microbatches, device)
+    wanted = cut(as_values(targets, "targets"), microbatches, device)
+    for values, target_values in zip(parts, wanted, strict=True):
+        value: Any = values
         for module in modules:
-            value = module(value)
+            given = as_values(value, "a stage's output")
+            value = module(**given) if isinstance(given, dict) else module(*given)
+        target = tensors(target_values)[0] if isinstance(targets, Tensor) else target_values
         own = loss(value, target)
         torch.autograd.backward(own, torch.full_like(own, 1 / microbatches))
         losses.append(own.detach())

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from runtime.deferred import Deferral, unsplit
+from runtime.values import Gradients, Values, as_values, expecting, renewed, tensors
 
-Values = tuple[Tensor, ...]
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[[Any, Any], Tensor]
+"""Mean loss of (what the last stage returns, target)."""
 
 
 class Stage(Protocol):
@@ -21,25 +22,29 @@ class Stage(Protocol):
 
     Tensors that come in are leaves, and tensors that go out are detached; `requires_grad` says on
     both whether a gradient is expected for them. `gradients` holds one entry per output that
-    expects one, what a backward returns one per input that expects one, both in order.
+    expects one, what a backward returns one per input that expects one, both in order. A target
+    comes as the batch has it: a tensor, or a tuple or dict of tensors.
     """
 
     def forward(
-        self, microbatch: int, inputs: Values, target: Tensor | None, *, split: bool
+        self, microbatch: int, inputs: Values, target: Values | Tensor | None, *, split: bool
     ) -> Values:
         """F. Returns the outputs; on the last stage, which gets a target, just the loss.
 
         `split` announces that B and W will come apart.
         """
 
-    def backward_act(self, microbatch: int, gradients: Values) -> Values:
+    def backward_act(self, microbatch: int, gradients: Gradients) -> Gradients:
         """B after a split forward. Returns the input gradients and keeps what W needs."""
 
     def backward_wgt(self, microbatch: int) -> None:
         """W. Adds to the gradients of the weights."""
 
-    def backward(self, microbatch: int, gradients: Values) -> Values:
+    def backward(self, microbatch: int, gradients: Gradients) -> Gradients:
         """BW after a forward that was not split."""
+
+    def discard(self) -> None:
+        """Forgets the micro-batches of which only F has run; they will run again."""
 
     def weight_gradients(self) -> Sequence[Tensor]:
         """What has to be added up over the ranks that hold a replica of this stage, in place."""
@@ -55,15 +60,26 @@ class _Running:
 
 
 class ModuleStage:
-    """A stage that is a torch module: tensors in, a tensor or a tuple of tensors out."""
+    """A stage that is a torch module: values in, values out.
 
-    def __init__(self, module: nn.Module, loss: Loss | None = None) -> None:
+    A tuple of values are the positional arguments of the module's forward, a dict those by name.
+    """
+
+    def __init__(
+        self, module: nn.Module, loss: Loss | None = None, autocast: torch.autocast | None = None
+    ) -> None:
         self.module = module
         self.loss = loss
-        """Given to the last stage: mean loss of (output, target)."""
+        """Given to the last stage."""
+        self.autocast = autocast
+        """What forwards run in."""
+        self.elsewhere: set[Tensor] = set()
+        """Parameters whose gradients are not this stage's to add up, as other stages share them."""
         self.unsplit: tuple[str, ...] | None = None
         """Parameters whose gradient B computes, as their operation cannot be split; known after
         the first split forward."""
+        self.compiled = any(map(_is_compiled, module.modules()))
+        """Compiled code hides its operations, so B computes all weight gradients."""
         self._running: dict[int, _Running] = {}
         self._owed: dict[int, Deferral] = {}
 
@@ -73,26 +89,29 @@ class ModuleStage:
         return len(self._running) + len(self._owed)
 
     def forward(
-        self, microbatch: int, inputs: Values, target: Tensor | None, *, split: bool
+        self, microbatch: int, inputs: Values, target: Values | Tensor | None, *, split: bool
     ) -> Values:
         """F: see `Stage`."""
         deferral = Deferral() if split else None
-        with deferral or nullcontext():
-            result = self.module(*inputs)
+        mode = nullcontext() if deferral is None or self.compiled else deferral
+        with self.autocast or nullcontext(), mode:
+            result = self.module(**inputs) if isinstance(inputs, dict) else self.module(*inputs)
             if self.loss is not None:
                 assert target is not None, "the last stage needs a target"
                 result = self.loss(result, target)
-        outputs: Values = (result,) if isinstance(result, Tensor) else tuple(result)
+        outputs = as_values(result, f"what {type(self.module).__name__} returns")
         self._running[microbatch] = _Running(inputs, outputs, deferral)
         if deferral is not None and self.unsplit is None:
             self.unsplit = tuple(unsplit(self.module, deferral))
-        return tuple(output.detach().requires_grad_(output.requires_grad) for output in outputs)
+        return renewed(
+            outputs, [t.detach().requires_grad_(t.requires_grad) for t in tensors(outputs)]
+        )
 
-    def backward_act(self, microbatch: int, gradients: Values) -> Values:
+    def backward_act(self, microbatch: int, gradients: Gradients) -> Gradients:
         """B: see `Stage`. What F kept is free afterwards, but for the layers' inputs."""
         running = self._running.pop(microbatch)
         assert running.deferral is not None, "B after a forward that was not split"
-        if outputs := _expecting(running.outputs):
+        if outputs := expecting(running.outputs):
             running.deferral.backward(outputs, gradients)
         self._owed[microbatch] = running.deferral
         return _gradients_of(running.inputs)
@@ -101,32 +120,39 @@ class ModuleStage:
         """W: see `Stage`."""
         self._owed.pop(microbatch).run()
 
-    def backward(self, microbatch: int, gradients: Values) -> Values:
+    def backward(self, microbatch: int, gradients: Gradients) -> Gradients:
         """BW: see `Stage`."""
         running = self._running.pop(microbatch)
-        if outputs := _expecting(running.outputs):
+        if outputs := expecting(running.outputs):
             torch.autograd.backward(outputs, gradients)
         return _gradients_of(running.inputs)
 
+    def discard(self) -> None:
+        """See `Stage`."""
+        self._running.clear()
+
     def weight_gradients(self) -> Sequence[Tensor]:
-        """See `Stage`. A parameter that got none has zeros from now on, like its replicas."""
-        found: list[Tensor] = []
-        for parameter in self.module.parameters():
-            if parameter.requires_grad:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-                found.append(parameter.grad)
-        return found
+        """See `Stage`."""
+        trained = (p for p in self.module.parameters() if p.requires_grad)
+        return [gradient_of(p) for p in trained if p not in self.elsewhere]
 
 
-def _expecting(tensors: Values) -> Sequence[Tensor]:
-    return [tensor for tensor in tensors if tensor.requires_grad]
+def gradient_of(parameter: Tensor) -> Tensor:
+    """A parameter's gradient; one that got none has zeros from now on, like its replicas."""
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
 
 
-def _gradients_of(inputs: Values) -> Values:
+def _gradients_of(inputs: Values) -> Gradients:
     """Takes the gradients off the inputs; an input that nothing depends on has zeros."""
     found: list[Tensor] = []
-    for tensor in _expecting(inputs):
+    for tensor in expecting(inputs):
         found.append(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
         tensor.grad = None
     return tuple(found)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """Whether torch.compile has wrapped it, or compiled it in place."""
+    return "_orig_mod" in module._modules or module._compiled_call_impl is not None

@@ -10,7 +10,7 @@ a receive is posted neither later than the send nor while an op runs that ends b
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -84,14 +84,20 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Start to add up the weight gradients of a stage that several ranks hold; does not wait."""
+    """Start to add up weight gradients that several ranks hold; does not wait.
 
-    stage: int
+    Those of a stage with replicas, or those of the parameters that several stages share.
+    """
+
+    stages: tuple[int, ...]
     ranks: tuple[int, ...]
     """All holders, in order; they share a communicator of their own."""
 
     def __str__(self) -> str:
-        return f"reduce of stage {self.stage} on ranks {', '.join(map(str, self.ranks))}"
+        what = f"stage {self.stages[0]}"
+        if len(self.stages) > 1:
+            what = f"what stages {', '.join(map(str, self.stages))} share"
+        return f"reduce of {what} on ranks {', '.join(map(str, self.ranks))}"
 
 
 Instruction = Compute | Send | Receive | Reduce
@@ -124,23 +130,41 @@ class Program:
         return tuple(sorted({step.ranks for step in steps if isinstance(step, Reduce)}))
 
     def slots(self, rank: int) -> dict[Channel, int]:
-        """Receive buffers that a rank needs per channel: the most posted and not yet consumed."""
-        posted: Counter[Channel] = Counter()
+        """Per channel the most messages that a rank has posted and not yet consumed."""
+        return self._most(rank, lambda consumer: consumer)
+
+    def buffers(self, rank: int) -> dict[Channel, int]:
+        """Receive buffers a rank needs per channel: the most in use from the post until the W."""
+        return self._most(rank, lambda consumer: consumer.sibling(Kind.W))
+
+    def _most(self, rank: int, until: Callable[[Op], Op]) -> dict[Channel, int]:
+        """The most messages per channel between their post and the end of a node."""
+        held: Counter[Channel] = Counter()
         most: dict[Channel, int] = {}
-        feeds: dict[Op, Channel] = {}
+        freed_by: dict[Op, list[Channel]] = {}
         for step in self.ranks[rank]:
             if isinstance(step, Receive):
                 channel = step.message.channel
-                feeds[step.message.consumer] = channel
-                posted[channel] += 1
-                most[channel] = max(most.get(channel, 0), posted[channel])
+                freed_by.setdefault(until(step.message.consumer), []).append(channel)
+                held[channel] += 1
+                most[channel] = max(most.get(channel, 0), held[channel])
             elif isinstance(step, Compute):
-                posted.subtract(feeds.pop(node) for node in step.op.nodes if node in feeds)
+                for node in step.op.nodes:
+                    held.subtract(freed_by.pop(node, ()))
         return most
 
 
-def lower(schedule: Schedule) -> Program:
-    """Places every send and receive of a valid schedule."""
+def lower(
+    schedule: Schedule, shared: Iterable[tuple[int, ...]] = (), *, replicated: bool = False
+) -> Program:
+    """Places every send, receive and reduction of a valid schedule.
+
+    Args:
+        schedule: the schedule.
+        shared: sets of stages that have parameters in common, such as embedding and head.
+        replicated: other ranks run the same program beside this one, so that every gradient is
+            reduced, even where the program itself has a single holder of it.
+    """
     # Sorted by (time, computes before messages before reductions, sender, position, node).
     placed: list[list[tuple[tuple[int, ...], Instruction]]] = [[] for _ in schedule.devices]
     for rank, timed_ops in enumerate(schedule.devices):
@@ -152,9 +176,9 @@ def lower(schedule: Schedule) -> Program:
                     key = (timed.end, 1, rank, position, index)
                     placed[rank].append((key, Send(message)))
                     placed[message.channel.target].append((key, Receive(message)))
-    for end, reduce in _reductions(schedule):
+    for end, reduce in _reductions(schedule, shared, replicated=replicated):
         for rank in reduce.ranks:
-            placed[rank].append(((end, 2, reduce.stage, 0, 0), reduce))
+            placed[rank].append(((end, 2, *reduce.stages), reduce))
     return Program(
         tuple(
             tuple(step for _, step in sorted(steps, key=lambda entry: entry[0])) for steps in placed
@@ -162,18 +186,21 @@ def lower(schedule: Schedule) -> Program:
     )
 
 
-def _reductions(schedule: Schedule) -> Iterator[tuple[int, Reduce]]:
-    """For each stage with replicas, when the last of them has all its weight gradients."""
-    for stage in range(len(schedule.problem.stages)):
-        holders = {stream.route[stage] for stream in schedule.problem.streams}
-        if len(holders) > 1:
-            end = max(
-                timed.end
-                for ops in schedule.devices
-                for timed in ops
-                if any(node.kind is Kind.W and node.stage == stage for node in timed.op.nodes)
-            )
-            yield end, Reduce(stage, tuple(sorted(holders)))
+def _reductions(
+    schedule: Schedule, shared: Iterable[tuple[int, ...]], *, replicated: bool
+) -> Iterator[tuple[int, Reduce]]:
+    """For gradients with several holders, when the last of these has all that it adds."""
+    last: dict[int, int] = {}
+    for timed in (timed for ops in schedule.devices for timed in ops):
+        for node in timed.op.nodes:
+            if node.kind is Kind.W:
+                last[node.stage] = max(last.get(node.stage, 0), timed.end)
+    alone = ((stage,) for stage in range(len(schedule.problem.stages)))
+    for stages in (*alone, *sorted(set(shared))):
+        holders = {s.route[stage] for s in schedule.problem.streams for stage in stages}
+        if len(holders) > 1 or replicated:
+            end = max(last[stage] for stage in stages)
+            yield end, Reduce(stages, tuple(sorted(holders)))
 
 
 def successor(problem: Problem, node: Op) -> Op | None:
@@ -246,7 +273,7 @@ def _step_json(step: Instruction) -> dict[str, Any]:
     if isinstance(step, Compute):
         return {"compute": str(step.op)}
     if isinstance(step, Reduce):
-        return {"reduce": step.stage, "ranks": list(step.ranks)}
+        return {"reduce": list(step.stages), "ranks": list(step.ranks)}
     if isinstance(step, Send):
         return {"send": str(step.message.producer), "to": step.message.channel.target}
     return {"receive": str(step.message.producer), "from": step.message.channel.source}

@@ -99,24 +99,30 @@ def _check_channel_order(program: Program) -> None:
 
 def _check_reductions(program: Program) -> None:
     """Every group reduces the same stages in the same order, each after all its W."""
-    agreed: dict[tuple[int, ...], list[int]] = {}
+    agreed: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for rank, steps in enumerate(program.ranks):
-        own: dict[tuple[int, ...], list[int]] = {group: [] for group in program.replicas}
+        own: dict[tuple[int, ...], list[tuple[int, ...]]] = {g: [] for g in program.replicas}
+        done: set[int] = set()
         for step in steps:
             if isinstance(step, Reduce):
-                own[step.ranks].append(step.stage)
+                own[step.ranks].append(step.stages)
+                done.update(step.stages)
             elif isinstance(step, Compute):
                 for node in step.op.nodes:
-                    if node.kind is Kind.W and any(node.stage in done for done in own.values()):
+                    if node.kind is Kind.W and node.stage in done:
                         raise InvalidScheduleError(
                             f"rank {rank}: {step} comes after the reduction of its stage"
                         )
         for group, stages in own.items():
             if rank in group and agreed.setdefault(group, stages) != stages:
                 raise InvalidScheduleError(
-                    f"rank {rank} reduces stages {stages} where rank {group[0]} reduces "
-                    f"{agreed[group]}"
+                    f"rank {rank} reduces {_stages(stages)} where rank {group[0]} reduces "
+                    f"{_stages(agreed[group])}"
                 )
+
+
+def _stages(reductions: list[tuple[int, ...]]) -> str:
+    return "stages " + ", ".join("+".join(map(str, stages)) for stages in reductions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ Reads FOLDER/*.json, runs each on WORLD ranks over gloo and leaves FOLDER/result
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
 import os
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,11 +22,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from models import gpt
-from runtime.errors import PlanError
+from runtime.errors import PeerError, PlanError
 from runtime.pipeline import Pipeline
 from runtime.reference import Reference, parameter_names, reference_step, relative_error
 from runtime.session import Session, connect
-from runtime.stage import ModuleStage, Values
+from runtime.stage import ModuleStage
+from runtime.values import Values
 from synth.files import load
 from synth.op import Kind, Op
 from synth.problem import Problem, make_problem
@@ -143,21 +147,144 @@ def clock(schedule: Schedule, session: Session) -> list[tuple[str, int, int]]:
     return own_time.ran
 
 
-def changing_shapes(session: Session) -> str:
-    """What the first rank says when its output has another shape than in the first step."""
-    problem = make_problem(session.world, 1)
-    nodes = [(Op(Kind.F, 0, s), Op(Kind.BW, 0, s)) for s in range(session.world)]
-    timeline = earliest(problem, tuple(nodes))
-    schedule = Schedule("few", problem, timeline, Certificate(0, 0, "none"))
-    stages = [nn.Linear(2, 2) for _ in range(session.world)]
-    pipeline = Pipeline(stages, schedule, loss=lambda output, target: output.sum(), session=session)
-    pipeline.step(torch.zeros(3, 2), torch.zeros(3))
+class Sender(nn.Module):
+    """Several tensors by name, of several types, with and without a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        hidden = self.linear(x)
+        return {
+            "single": hidden.float(),
+            "count": torch.arange(len(x)),
+            "hidden": hidden,
+            "positive": x > 0,
+            "phase": torch.complex(x, -x),
+        }
+
+
+class Receiver(nn.Module):
+    """Takes them in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2, dtype=torch.float64)
+
+    def forward(
+        self, hidden: Tensor, single: Tensor, count: Tensor, positive: Tensor, phase: Tensor
+    ) -> Tensor:
+        rows = self.linear(hidden * count[:, None] + single.double())
+        return torch.where(positive, rows, phase.imag)
+
+
+class Growing(nn.Module):
+    """Returns more rows when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2, dtype=torch.float64)
+        self.copies = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x).repeat(self.copies, 1)
+
+
+def mean_square(output: Tensor, target: Tensor) -> Tensor:
+    return ((output - target.mean()) ** 2).mean()
+
+
+def one_stage_per_rank(session: Session, microbatches: int) -> Schedule:
+    """All F, then all B with their W."""
+    problem = make_problem(session.world, microbatches)
+    orders = tuple(
+        (
+            *(Op(Kind.F, index, stage) for index in range(microbatches)),
+            *(Op(k, index, stage) for index in range(microbatches) for k in (Kind.B, Kind.W)),
+        )
+        for stage in range(session.world)
+    )
+    return Schedule("by hand", problem, earliest(problem, orders), Certificate(0, 0, "none"))
+
+
+def changing_batches(modules: list[nn.Module], session: Session) -> float:
+    """Largest error over steps whose batches have different shapes, some of them seen before."""
+    own = copy.deepcopy(modules[session.rank])
+    schedule = one_stage_per_rank(session, 2)
+    pipeline = Pipeline({session.rank: own}, schedule, loss=mean_square, session=session)
+    worst = 0.0
+    for samples in (3, 5, 3, 8, 5):
+        inputs = torch.randn(samples, 2, generator=torch.Generator().manual_seed(samples)).double()
+        pipeline.step(inputs, inputs)
+        reference = reference_step(modules, inputs, inputs, 2, mean_square)
+        for name, parameter in parameter_names(session.rank, own):
+            worst = max(worst, relative_error(parameter.grad, reference.gradients[name]))
+            parameter.grad = None
+    pipeline.close()
+    return worst
+
+
+def changing_outputs(session: Session) -> str:
+    """What the first rank says when its output changes although the batch does not."""
+    modules: list[nn.Module] = [Growing() for _ in range(session.world)]
+    schedule = one_stage_per_rank(session, 1)
+    pipeline = Pipeline(modules, schedule, loss=mean_square, session=session)
+    batch = torch.zeros(3, 2, dtype=torch.float64)
+    pipeline.step(batch, batch)
+    for module in modules:
+        module.copies = 2
+    pipeline.forget_shapes()
+    pipeline.step(batch, batch)
     if session.rank == 0:
+        modules[0].copies = 3
         try:
-            pipeline.step(torch.zeros(4, 2), torch.zeros(4))
+            pipeline.step(batch, batch)
         except PlanError as error:
             return str(error)
     return ""
+
+
+def differing_batches(session: Session) -> str:
+    """What the last rank says when the ranks are given batches of different shapes."""
+    modules = [nn.Linear(2, 2) for _ in range(session.world)]
+    schedule = one_stage_per_rank(session, 1)
+    session = replace(session, timeout_s=2)
+    pipeline = Pipeline(modules, schedule, loss=mean_square, session=session)
+    for samples in (3, 4):  # both are known afterwards
+        pipeline.step(torch.zeros(samples, 2), torch.zeros(samples))
+    samples = 3 + session.rank
+    try:
+        pipeline.step(torch.zeros(samples, 2), torch.zeros(samples))
+    except PeerError as error:
+        return str(error)
+    return ""
+
+
+def resident_growth(session: Session) -> dict[str, int]:
+    """Bytes by which the process grows over 200 steps, and how far the pools were exceeded."""
+    modules = [nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(session.world)]
+    schedule = one_stage_per_rank(session, 3)
+    pipeline = Pipeline(modules, schedule, loss=mean_square, session=session)
+    inputs = torch.randn(3 * 64, 64)  # a message is 16 KiB
+    resident = []
+    for step in range(230):
+        pipeline.step(inputs, inputs)
+        for parameter in pipeline.parameters():
+            parameter.grad = None
+        if step in (29, 229):
+            gc.collect()
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            resident.append(pages * os.sysconf("SC_PAGE_SIZE"))
+    pools = pipeline._transport.pools.values()
+    planned = sum(pool.size for pool in pools) * 64 * 64 * 4
+    unplanned = sum(pool.unplanned for pool in pools)
+    pipeline.close()
+    return {
+        "grown": resident[1] - resident[0],
+        "unplanned": unplanned,
+        "over": sum(pool.held_bytes for pool in pools) - planned,
+    }
 
 
 def open_store(rank: int, folder: Path) -> dist.TCPStore:
@@ -183,11 +310,27 @@ def run_rank(rank: int, world: int, folder: Path) -> None:
         result["ran"] = clock(schedule, session)
         lines.append(json.dumps({"name": path.stem, **result}))
     (folder / "results" / f"{rank}.jsonl").write_text("\n".join(lines))
-    if world > 1:
-        session.barrier()
-        (folder / "results" / f"{rank}.txt").write_text(changing_shapes(session))
+    if world == 2:
+        two_ranks(session, folder / "results" / f"{rank}.json")
     session.barrier()
     session.close()
+
+
+def two_ranks(session: Session, output: Path) -> None:
+    """What needs two ranks and one launch: messages of all kinds, memory, and mistakes."""
+    torch.manual_seed(0)
+    named: list[nn.Module] = [Sender(), Receiver()]
+    frozen = [Growing(), Growing()]
+    frozen[0].requires_grad_(False)
+    found = {
+        "named": changing_batches(named, session),
+        "frozen": changing_batches(list(frozen), session),
+        "memory": resident_growth(session),
+        "outputs": changing_outputs(session),
+    }
+    session.barrier()
+    found["differing"] = differing_batches(session)
+    output.write_text(json.dumps(found))
 
 
 def main(world: int, folder: Path) -> int:

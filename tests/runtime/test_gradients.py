@@ -24,7 +24,8 @@ from synth.simulate import earliest
 from synth.solve.portfolio import solve
 
 pytestmark = pytest.mark.dist
-DEVICES = (1, 2, 4)
+DEVICES = (2, 4)  # every schedule on every number of devices runs in test_strict
+THINNED = ("1f1b", "zb-h1", "zb-v", "interleaved:2", "chimera", "dualpipe")
 WORKER = Path(__file__).with_name("gradients_worker.py")
 
 
@@ -50,7 +51,7 @@ def shuffled(problem: Problem, seed: int) -> Orders:
 def schedules(devices: int) -> dict[str, Schedule]:
     """The catalogue, solved schedules, and orders nobody would write over all placements."""
     found: dict[str, Schedule] = {}
-    for name in catalog.names():
+    for name in catalog.names() if devices == 2 else THINNED:
         family = catalog.family(name)
         try:
             problem = problem_for(family.placement, devices)
@@ -58,11 +59,13 @@ def schedules(devices: int) -> dict[str, Schedule]:
             continue
         if family.refuses(problem) is None:
             found[name] = timed(name, problem, family.orders(problem))
-    for memory in (devices, devices + 1, 2 * devices):
-        problem = make_problem(devices, 2 * devices, costs=(2, 3, 1), memory=memory)
-        solved = solve(problem, time_limit_s=5).schedule
+    for placement, memory in (("linear", devices), ("v", devices + 1)):
+        problem = make_problem(
+            devices, 2 * devices, placement=placement, costs=(2, 3, 1), memory=memory
+        )
+        solved = solve(problem, time_limit_s=2).schedule
         assert solved is not None
-        found[f"solved {memory - devices}"] = solved
+        found[f"solved {placement}"] = solved
     for placement in ("linear", "v", "interleaved:2", "wave:2", "bidirectional"):
         problem = problem_for(placement, devices)
         found[f"shuffled {placement}"] = timed(placement, problem, shuffled(problem, 2))
@@ -90,8 +93,10 @@ def results(devices: int) -> dict[str, list[dict[str, Any]]]:
             for line in (folder / "results" / f"{rank}.jsonl").read_text().splitlines():
                 result = json.loads(line)
                 found.setdefault(result["name"], []).append(result)
-        if devices > 1:
-            found["changing shapes"] = [{"message": (folder / "results" / "0.txt").read_text()}]
+        if devices == 2:
+            found["two ranks"] = [
+                json.loads((folder / "results" / f"{rank}.json").read_text()) for rank in (0, 1)
+            ]
     return found
 
 
@@ -110,7 +115,7 @@ def file_name(name: str) -> str:
 def test_loss_and_gradients_are_those_of_one_process() -> None:
     errors = {name: max(result["error"] for result in found) for name, _, found in all_results()}
     assert {name: error for name, error in errors.items() if not error <= 1e-12} == {}
-    assert len(errors) >= len(DEVICES) * 12
+    assert len(errors) >= len(DEVICES) * 12, len(errors)
     # Where W runs in the order of the micro-batches even the order of every sum is the same.
     for devices in DEVICES:
         for name in ("1f1b", "zb-h1", "one micro-batch"):
@@ -135,12 +140,35 @@ def test_ops_run_at_the_times_of_the_simulator() -> None:
             wanted = [[str(timed.op), timed.start, timed.end] for timed in planned]
             assert result["ran"] == wanted, name
         compared += 1
-    assert compared >= len(DEVICES) * 12
+    assert compared >= len(DEVICES) * 10
 
 
-def test_a_shape_that_changes_between_steps_is_an_error_and_no_wrong_gradient() -> None:
-    (said,) = results(2)["changing shapes"]
-    assert said["message"] == (
-        "rank 0: F0@0 gives torch.float32 of shape (4, 2), in the first step it gave "
-        "torch.float32 of shape (3, 2); shapes must not change between steps"
+def two_ranks(name: str) -> list[Any]:
+    return [found[name] for found in results(2)["two ranks"]]
+
+
+def test_outputs_by_name_of_many_types_and_batches_of_changing_shapes() -> None:
+    assert two_ranks("named") == [0, 0]
+
+
+def test_a_stage_behind_a_frozen_one_keeps_its_gradients() -> None:
+    assert two_ranks("frozen") == [0, 0]
+
+
+def test_memory_does_not_grow_and_pools_are_as_large_as_planned() -> None:
+    for memory in two_ranks("memory"):
+        assert memory["grown"] <= 2**20  # one message lost per step would be three times as much
+        assert (memory["unplanned"], memory["over"]) == (0, 0)
+
+
+def test_an_output_that_changes_with_the_same_batch_is_an_error_and_no_wrong_gradient() -> None:
+    assert two_ranks("outputs")[0] == (
+        "rank 0: F0@0 gives torch.float64 of shape (9, 2), before it gave torch.float64 of shape "
+        "(6, 2) for a batch of the same shape; call forget_shapes() on every rank when that changes"
     )
+
+
+def test_batches_that_differ_between_ranks_end_the_step() -> None:
+    first, last = two_ranks("differing")
+    assert last == "rank 1 did not get F0@0 from rank 0: no answer in time"
+    assert first

@@ -137,9 +137,9 @@ def test_holding_more_than_planned_stops_the_run() -> None:
         session=connect(1, device="cpu"),
     )
     modest = replace(pipeline.plan, in_flight=InFlight(1, 1))
-    batch = Batch(torch.randn(2, 1, 3), torch.randn(2, 1, 1))
+    batch = Batch([(torch.randn(1, 3),)] * 2, torch.randn(2, 1, 1))
     with pytest.raises(PlanError, match=r"rank 0 holds 2 micro-batches, .* allows 1 and 1"):
-        run_step(modest, pipeline.stages, pipeline._transport, HostClock(), batch)
+        run_step(modest, pipeline.stages, pipeline._transport, HostClock(), batch, pipeline._shared)
 
 
 def test_too_few_samples_and_missing_stages_are_refused() -> None:

@@ -44,7 +44,7 @@ def text(program: Program) -> list[list[str]]:
         if isinstance(step, Compute):
             return str(step.op)
         if isinstance(step, Reduce):
-            return f"+{step.stage}"
+            return "+" + "+".join(map(str, step.stages))
         return ("<" if isinstance(step, Receive) else ">") + str(step.message.producer)
 
     return [[short(step) for step in steps] for steps in program.ranks]

@@ -1,0 +1,82 @@
+"""What stages pass on: tensors in order, or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from synth.errors import UsageError
+
+Values = tuple[Tensor, ...] | dict[str, Tensor]
+"""The arguments of a stage's forward, positional or by name, and what it returns."""
+
+Gradients = tuple[Tensor, ...]
+"""One per tensor that expects one, in the order of the values."""
+
+
+def tensors(values: Values) -> tuple[Tensor, ...]:
+    """The tensors in order."""
+    return tuple(values.values()) if isinstance(values, dict) else values
+
+
+def renewed(values: Values, replacements: Sequence[Tensor]) -> Values:
+    """Other tensors in the same places."""
+    if isinstance(values, dict):
+        return dict(zip(values, replacements, strict=True))
+    return tuple(replacements)
+
+
+def expecting(values: Values) -> list[Tensor]:
+    """The tensors that expect a gradient."""
+    return [tensor for tensor in tensors(values) if tensor.requires_grad]
+
+
+def as_values(given: Any, what: str) -> Values:
+    """A tensor, a sequence of tensors or a mapping from names to tensors.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if isinstance(given, Tensor):
+        return (given,)
+    found: Values | None = None
+    if isinstance(given, Mapping):
+        found = dict(given)
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        found = tuple(given)
+    if found is None or not all(isinstance(tensor, Tensor) for tensor in tensors(found)):
+        kinds = type(given).__name__
+        if found is not None:
+            kinds += " of " + ", ".join(type(one).__name__ for one in tensors(found))
+        raise UsageError(f"{what} must be a tensor, or a tuple or dict of tensors, not a {kinds}")
+    return found
+
+
+def samples(values: Values) -> int:
+    """How many samples a batch holds.
+
+    Raises:
+        UsageError: its tensors do not agree.
+    """
+    lengths = {len(tensor) if tensor.dim() else 0 for tensor in tensors(values)}
+    if len(lengths) != 1:
+        raise UsageError(f"the tensors of a batch hold {sorted(lengths)} samples")
+    return lengths.pop()
+
+
+def cut(values: Values, parts: int, device: torch.device) -> list[Values]:
+    """Splits every tensor along dimension 0 into parts whose sizes differ by at most one."""
+    pieces = [tensor.to(device).tensor_split(parts) for tensor in tensors(values)]
+    return [renewed(values, part) for part in zip(*pieces, strict=True)]
+
+
+def shape_of(values: Values) -> str:
+    """Everything about a batch that decides the shapes inside a step, as text."""
+    names = values if isinstance(values, dict) else range(len(values))
+    return " ".join(
+        f"{name}:{tensor.dtype}{list(tensor.shape)}"
+        for name, tensor in zip(names, tensors(values), strict=True)
+    )

@@ -1,0 +1,51 @@
+"""Ranks as threads of the test's own process, which meet under strict rules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed import HashStore
+
+from runtime.pipeline import MakeTransport
+from runtime.session import Session
+from runtime.strict import Rendezvous, StrictTransport
+from synth.rendezvous import Communicator, per_channel
+
+Body = Callable[[Session, MakeTransport], Any]
+OnThreads = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def on_threads() -> OnThreads:
+    """Runs one function per rank and returns what they return, or raises what one of them does."""
+
+    def run(
+        world: int, body: Body, communicator: Communicator = per_channel, timeout_s: float = 60.0
+    ) -> list[Any]:
+        meeting, store = Rendezvous(world, communicator, timeout_s), HashStore()
+        found: list[Any] = [None] * world
+        failed: list[BaseException] = []
+
+        def one_rank(rank: int) -> None:
+            session = Session(rank, world, torch.device("cpu"), "strict", store, timeout_s)
+            try:
+                found[rank] = body(session, lambda *_: StrictTransport(rank, meeting))
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                meeting.leave(rank)
+
+        threads = [threading.Thread(target=one_rank, args=(rank,)) for rank in range(world)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failed:
+            raise failed[0]
+        return found
+
+    return run
