@@ -31,7 +31,7 @@ class RankRecord:
 
     rank: int
     ops: list[list[MeasuredOp]]
-    """Per step, on the monotonic clock of the machine."""
+    """Per step, on the monotonic clock of rank 0's machine."""
     losses: list[dict[str, float]]
     """Per step by micro-batch; of the ranks with a last stage."""
     in_flight: list[int]

@@ -14,6 +14,7 @@ import models
 from models.sleep import StageTimes
 from runtime import runfile
 from runtime.check import compare
+from runtime.clocks import clock_offset
 from runtime.executor import StepResult
 from runtime.faults import FaultReporter
 from runtime.load import load_valid
@@ -83,6 +84,7 @@ def _train(
     optimizer = torch.optim.AdamW(parameters, lr=options.lr) if parameters else None
     samples = options.batch * pipeline.plan.microbatches
     checked: float | None = None
+    offset_s = clock_offset(pipeline.session)
     sharpen_sleep()
     for number in range(options.steps):
         inputs, targets = model.make_batch(number, samples)
@@ -90,7 +92,7 @@ def _train(
             prefer_this_process()
         pipeline.session.barrier()
         result = pipeline.step(inputs, targets)
-        _note(record, result)
+        _note(record, result, offset_s)
         if options.check and number == 0:
             checked = compare(pipeline, model, inputs, targets, result)
         if optimizer is not None:
@@ -99,8 +101,10 @@ def _train(
     return checked
 
 
-def _note(record: RankRecord, result: StepResult) -> None:
-    record.ops.append([(str(ran.op), ran.start_s, ran.end_s) for ran in result.ops])
+def _note(record: RankRecord, result: StepResult, offset_s: float) -> None:
+    record.ops.append(
+        [(str(ran.op), ran.start_s + offset_s, ran.end_s + offset_s) for ran in result.ops]
+    )
     record.losses.append({str(number): loss.item() for number, loss in result.losses.items()})
     record.in_flight[:] = [
         max(record.in_flight[0], result.in_flight.until_backward),

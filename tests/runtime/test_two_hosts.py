@@ -1,7 +1,7 @@
 """The documented command for several machines, run on two hosts that share nothing but a cable.
 
-A host is a network namespace with a host name of its own; the cable is a pair of virtual Ethernet
-devices. Nothing leaves the two namespaces.
+A host is a network namespace with a host name and a clock of its own; the cable is a pair of
+virtual Ethernet devices. Nothing leaves the two namespaces.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Host:
     name: str
     namespace: str
     folder: Path
+    boot_s: int
+    """By how much its monotonic clock is ahead of this machine's."""
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
         """Runs a command there, with its own host name and with both names in its hosts file."""
@@ -49,16 +51,9 @@ class Host:
         environment = {key: value for key, value in os.environ.items() if key != "RANK"}
         return subprocess.Popen(
             [
-                "ip",
-                "netns",
-                "exec",
-                self.namespace,
-                "unshare",
-                "--uts",
-                "--mount",
-                "sh",
-                "-c",
-                script,
+                *("ip", "netns", "exec", self.namespace),
+                *("unshare", "--uts", "--mount", "--time", "--monotonic", str(self.boot_s)),
+                *("sh", "-c", script),
             ],
             env=environment | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -71,10 +66,15 @@ class Host:
 def hosts(tmp_path: Path) -> Iterator[list[Host]]:
     """Two hosts with a cable between them."""
     if shutil.which("ip") is None or shutil.which("unshare") is None:
-        pytest.skip("needs ip (iproute2) and unshare")
+        pytest.skip("needs ip (iproute2) and unshare (util-linux)")
+    if subprocess.run(["unshare", "--uts", "--mount", "--time", "true"], check=False).returncode:
+        pytest.skip("namespaces for host names, mounts and clocks cannot be made here")
     listed = [f"{address} {name}" for name, address in HOSTS.items()]
     (tmp_path / "hosts").write_text("\n".join(["127.0.0.1 localhost", *listed, ""]))
-    made = [Host(name, f"{name}-{os.getpid()}", tmp_path) for name in HOSTS]
+    made = [
+        Host(name, f"{name}-{os.getpid()}", tmp_path, boot_s)
+        for name, boot_s in zip(HOSTS, (0, 10_000), strict=True)
+    ]
     first, second = made
     try:
         for host in made:
@@ -146,7 +146,11 @@ def test_the_documented_command_trains_on_two_hosts(
     assert len(printed) == 1  # rank 0 speaks for all
     assert printed[0]["largest_error"] == 0
     assert printed[0]["environment"]["backend"] == "gloo"
-    assert len(json.loads(run_file.read_text())["ranks"]) == 4
+    # The clocks are hours apart, the ops of a step are not.
+    written = json.loads(run_file.read_text())
+    assert len(written["ranks"]) == 4
+    for step in written["steps"]:
+        assert step["makespan_s"] < 100
 
 
 def test_replicas_train_with_a_pipeline_on_each_host(hosts: list[Host], tmp_path: Path) -> None:
@@ -161,3 +165,17 @@ def test_replicas_train_with_a_pipeline_on_each_host(hosts: list[Host], tmp_path
     assert [code for code, _, _ in found] == [0, 0], found
     (losses,) = [json.loads(output)["losses"] for _, output, _ in found if output]
     assert len(losses) == 4
+
+
+def test_a_rank_that_dies_ends_the_ranks_on_the_other_host(
+    hosts: list[Host], plan: Path, tmp_path: Path
+) -> None:
+    script = Path(__file__).with_name("faulty_runtime.py")
+    command = documented()
+    command = [*command[: command.index("-m", 3)], str(script), "die in B@3", "train", str(plan)]
+    found = run_on(hosts, [*command, "--steps", "20", "--timeout", "5", *SMALL])
+    assert all(code != 0 for code, _, _ in found), found
+    lines = [line for _, _, errors in found for line in errors.splitlines()]
+    said = [line for line in lines if line.startswith("pipesynth: ")]
+    assert len(said) == 1, said
+    assert "rank 3" in said[0]
