@@ -268,10 +268,9 @@ def _group(options: ProfileOptions, rank: int, world: int, store: str) -> Iterat
 
 def _help(options: ProfileOptions, rank: int, world: int, store: str) -> None:
     """A process that measures along; what goes wrong, rank 0 says as well."""
-    with open(os.devnull, "w") as nowhere:
-        sys.stderr = nowhere
-        with _group(options, rank, world, store):
-            Profiler(options, rank, world).run()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    with _group(options, rank, world, store):
+        Profiler(options, rank, world).run()
 
 
 def profile(options: ProfileOptions) -> Costs:

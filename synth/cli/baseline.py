@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from synth.cli.options import add_problem_options, read_problem
+from synth.cli.options import add_problem_options
 from synth.cli.output import check_output, print_json, table, write_output
+from synth.cli.profiled import add_profile_options, read_any_problem
 from synth.errors import UsageError
 
 
@@ -16,6 +17,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     parser.add_argument("name", nargs="?", metavar="NAME", help="such as 1f1b")
     parser.add_argument("--list", action="store_true", help="list the names and what each needs")
     add_problem_options(parser)
+    add_profile_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write the schedule here")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(command=command)
@@ -35,15 +37,17 @@ def command(args: argparse.Namespace) -> int:
     from synth.compare import summarize
     from synth.files import dumps
 
-    problem = read_problem(args, placement=catalog.family(args.name).placement)
+    problem, cut = read_any_problem(args, placement=catalog.family(args.name).placement)
     schedule = catalog.build(args.name, problem)
     if args.output is not None:
         write_output(args.output, dumps(schedule))
     summary = summarize(schedule)
     if args.json:
-        print_json({**summary_fields(summary), "schedule": args.output})
+        print_json({**summary_fields(summary), "schedule": args.output, "cut": cut})
         return 0
     print(figures(summary))
+    if cut is not None:
+        print(f"{'cut':<12} {','.join(map(str, cut))}: layers per stage; run it with --cut")
     if args.output is not None:
         print(f"{'written to':<12} {args.output}")
     return 0

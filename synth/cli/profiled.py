@@ -31,7 +31,9 @@ def add_profile_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_any_problem(args: argparse.Namespace) -> tuple[Problem, list[int] | None]:
+def read_any_problem(
+    args: argparse.Namespace, *, placement: str = "linear"
+) -> tuple[Problem, list[int] | None]:
     """The problem that the options describe, and with --balance its cut.
 
     Raises UsageError, ProblemError, FileError or InfeasibleError.
@@ -39,23 +41,23 @@ def read_any_problem(args: argparse.Namespace) -> tuple[Problem, list[int] | Non
     if args.profile is None:
         if args.memory_gib is not None or args.balance:
             raise UsageError("--memory-gib and --balance need --profile COSTS.json")
-        return read_problem(args), None
+        return read_problem(args, placement=placement), None
     abstract = [f"--{name}" for name in _ABSTRACT if getattr(args, name) is not None]
     if abstract:
         raise UsageError(f"{abstract[0]} and --profile both give costs or limits; use one of them")
     if args.devices is None or args.microbatches is None:
         raise UsageError("a problem needs -P (devices) and -m (micro-batches)")
-    return _profiled(args)
+    return _profiled(args, args.placement or placement)
 
 
-def _profiled(args: argparse.Namespace) -> tuple[Problem, list[int] | None]:
+def _profiled(args: argparse.Namespace, place: str) -> tuple[Problem, list[int] | None]:
     from synth.costs import loads
     from synth.files import read_bytes
     from synth.placement import parse_placement
     from synth.profiled import joined, make_profiled
 
     costs = loads(read_bytes(args.profile), args.profile)
-    placement = parse_placement(args.placement or "linear", args.devices)
+    placement = parse_placement(place, args.devices)
     limits = _limits(args.memory_gib, args.devices)
 
     def make(cut: Sequence[int]) -> Problem:
