@@ -154,8 +154,9 @@ def _back(cost: StageCost) -> int:
 
 def _work(problem: Problem, device: _Device) -> Bound:
     value = _offset(problem, device) + device.work
-    head = f" after at least {device.head} ticks" if _offset(problem, device) else ""
-    return Bound(value, "work", f"device {device.index} has {device.work} ticks of work{head}")
+    time = problem.units.time_text
+    head = f" after at least {time(device.head)}" if _offset(problem, device) else ""
+    return Bound(value, "work", f"device {device.index} has {time(device.work)} of work{head}")
 
 
 def _one_machine(problem: Problem) -> list[Bound]:
@@ -187,11 +188,12 @@ def _one_machine(problem: Problem) -> list[Bound]:
 
 def _fill(problem: Problem, device: _Device) -> Bound:
     idle = max(0, device.first_act - device.forward_room)
+    time = problem.units.time_text
     return Bound(
         _offset(problem, device) + device.work + idle,
         "fill",
-        f"the first B reaches device {device.index} no earlier than {device.first_act} ticks after "
-        f"its first F, and until then its memory admits only {device.forward_room} ticks of F",
+        f"the first B reaches device {device.index} no earlier than {time(device.first_act)} after "
+        f"its first F, and until then its memory admits only {time(device.forward_room)} of F",
     )
 
 
@@ -245,11 +247,12 @@ def _fill_and_drain(problem: Problem, lone: _LoneStage) -> Bound:
     fill = max(0, device.first_act - device.forward_room)
     apart = device.forward_room < lone.count * cost.forward_ticks
     idle = fill + drain if apart else max(fill, drain)
+    time = problem.units.time_text
     return Bound(
         _offset(problem, device) + device.work + idle,
         "fill and drain",
-        f"device {device.index} idles {fill} ticks before its first B and, its memory admitting "
-        f"only {left} ticks of B and W behind its last F, {drain} ticks while that F returns",
+        f"device {device.index} idles {time(fill)} before its first B and, its memory admitting "
+        f"only {time(left)} of B and W behind its last F, {time(drain)} while that F returns",
     )
 
 
@@ -270,11 +273,12 @@ def _little(problem: Problem, lone: _LoneStage) -> Bound:
     waste = up.waste + down.waste if apart_ends else max(up.waste, down.waste)
     area = lone.count * hold + waste
     value = _offset(problem, lone.device) - (-area // limit)
+    time = problem.units.time_text
     return Bound(
         value,
         "little",
         f"each micro-batch holds memory of device {lone.device.index} for at least "
-        f"{lone.turnaround + cost.backward_act_ticks} ticks, and its limit admits only so many",
+        f"{time(lone.turnaround + cost.backward_act_ticks)}, and its limit admits only so many",
     )
 
 

@@ -46,6 +46,13 @@ class Units:
         """Ticks as the user's time units; an int where it is whole."""
         return _number(ticks, self.ticks_per_unit)
 
+    def time_text(self, ticks: int) -> str:
+        """Ticks as a text with their unit: `15 units`, `1.2 ms`."""
+        amount = self.ticks(ticks)
+        shown = f"{amount:.6g}" if isinstance(amount, float) else str(amount)
+        plural = "s" if self.time == "unit" and amount != 1 else ""
+        return f"{shown} {self.time}{plural}"
+
     def quanta(self, quanta: int) -> int | float:
         """Quanta as the user's memory units; an int where it is whole."""
         return _number(quanta, self.quanta_per_unit)

@@ -29,12 +29,15 @@ class Rule:
 
     `urgency[c][i]` of op i of chain c: lower goes first. `patience[d]` is the part of an op's
     duration that device d would rather wait for a more urgent one than start it. `rooms` bounds for
-    F chains how many micro-batches' activations their chunk may hold.
+    F chains how many micro-batches' activations their chunk may hold. Behind the first `burst`,
+    micro-batches enter the first stage no faster than one every `pace` steps.
     """
 
     urgency: tuple[tuple[float, ...], ...]
     patience: tuple[float, ...]
     rooms: Mapping[int, int]
+    pace: float = 0.0
+    burst: int = 0
 
 
 def latest_starts(folded: Folded, rooms: Mapping[int, int]) -> Heads:
@@ -143,6 +146,7 @@ class Lister:
                 self.taken[term.chain], self.freed[term.chain] = term.taken, term.freed
         self.local = [folded.of_device(d) for d in range(folded.problem.devices)]
         self.forward = self._forward_chains()
+        self.entries = [index for index, need in enumerate(self.needs) if not need]
         self.later = [self._later(index) for index in range(len(chains))]
         self.others = [self._others(index) for index in range(len(chains))]
 
@@ -191,12 +195,20 @@ class _Run:
             [need] * count for need, count in zip(lister.needs, lister.counts, strict=True)
         ]
         self.arrived = [[0] * count for count in lister.counts]
+        for index in lister.entries:
+            self.arrived[index] = [
+                max(0, round((number - rule.burst) * rule.pace))
+                for number in range(lister.counts[index])
+            ]
         self.times: Starts = [[] for _ in lister.counts]
         self.held = [0] * devices
         self.holds = [0] * len(lister.counts)  # per F chain: what its chunk holds
         self.free_at = [0] * devices
         self.releases: list[list[tuple[int, int, int]]] = [[] for _ in range(devices)]
-        self.events: list[tuple[int, int]] = [(0, device) for device in range(devices)]
+        self.events: list[tuple[int, int]] = sorted(
+            {(0, device) for device in range(devices)}
+            | {(at, lister.device[c]) for c in lister.entries for at in self.arrived[c]}
+        )
 
     def run(self) -> Starts:
         events = self.events

@@ -5,19 +5,25 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from synth.bounds import Bound, best_bound
 from synth.errors import InfeasibleError
-from synth.folding import fold
+from synth.folding import Folded, fold
 from synth.problem import Problem
 from synth.schedule import Certificate, Schedule
-from synth.solve.backends import make_backend
+from synth.solve.backends import Backend, make_backend
 from synth.solve.climb import climb
+from synth.solve.climber import Climber, best_of
+from synth.solve.cpsat import improve_by_cpsat
+from synth.solve.deadline import Deadline
 from synth.solve.incumbent import Incumbent, Progress
-from synth.solve.listing import Lister, one_by_one, rules
-from synth.solve.refine import Deadline, refine
+from synth.solve.listing import Lister, Starts, one_by_one, rules
+from synth.solve.refine import refine
 
-CLIMB_SHARE = 0.3  # of the time left, before the ILP
+FIRST_STEPS = 100  # of climbing
+FIRST_SLICE_S = 2.0  # for each solver
+FEW_OPS = 4_000  # more than this are not climbed over before the solvers start
 
 
 class Status(StrEnum):
@@ -64,9 +70,7 @@ def solve(
     try:
         _first_schedules(incumbent, deadline)
         if not incumbent.closed:
-            _climb(incumbent, deadline.share(CLIMB_SHARE), seed)
-        if not incumbent.closed:
-            refine(incumbent, solver, deadline)
+            _search(incumbent, solver, deadline, seed)
     except KeyboardInterrupt:
         incumbent.progress("interrupted: returning the best schedule so far")
     return _result(incumbent, time.monotonic() - begin)
@@ -94,14 +98,32 @@ def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
             incumbent.offer(folded.unfold(starts), "list schedule")
 
 
-def _climb(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
-    """Improve list schedules by climbing over their rules until the deadline."""
+def _search(incumbent: Incumbent, backend: Backend, deadline: Deadline, seed: int) -> None:
+    """Rounds of climbing, ILP and CP-SAT, each twice as long as the one before.
+
+    With two cores the climb goes on in a process of its own while the solvers run.
+    """
     folded = fold(incumbent.problem, 1)
-    for starts in climb(folded, seed):
-        if starts is not None:
-            incumbent.offer(folded.unfold(starts), "climbing over list schedules")
-        if incumbent.closed or deadline.left == 0.0:
-            return
+    if len(folded.chains) * incumbent.problem.total_microbatches <= FEW_OPS:
+        _offer(incumbent, folded, best_of(folded, list(islice(climb(folded, seed), FIRST_STEPS))))
+    if incumbent.closed or deadline.left == 0.0:
+        return
+    steps, slice_s = FIRST_STEPS, FIRST_SLICE_S
+    with Climber(incumbent.problem, seed + 1) as climber:
+        while not incumbent.closed and deadline.left > 0.0:
+            climber.ask(steps)
+            refine(incumbent, backend, deadline.within(slice_s))
+            if not incumbent.closed:
+                improve_by_cpsat(incumbent, backend.seed, deadline.within(slice_s))
+            if incumbent.closed or deadline.left == 0.0:
+                return
+            _offer(incumbent, folded, climber.answer(deadline.left))
+            steps, slice_s = 2 * steps, 2 * slice_s
+
+
+def _offer(incumbent: Incumbent, folded: Folded, starts: Starts | None) -> None:
+    if starts is not None:
+        incumbent.offer(folded.unfold(starts), "climbing over list schedules")
 
 
 def _result(incumbent: Incumbent, seconds: float) -> SolveResult:

@@ -7,35 +7,19 @@ with a longer slice.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from synth.bounds import Bound
 from synth.folding import Folded, exact_step, fold
 from synth.problem import Objective
 from synth.solve.backends import Answer, Backend
+from synth.solve.deadline import Deadline
 from synth.solve.formulation import Model, build
 from synth.solve.incumbent import Incumbent
 from synth.solve.windows import free_windows, makespan_windows, relaxed_windows, span_windows
 
+MAX_TRIES = 3  # horizons that share the time of a call
 MAX_COUNTERS = 60_000  # beyond this many counters a single solve takes minutes
-FIRST_SLICE_S = 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """A moment on the monotonic clock."""
-
-    at: float
-
-    @property
-    def left(self) -> float:
-        """Seconds left, never negative."""
-        return max(0.0, self.at - time.monotonic())
-
-    def share(self, part: float) -> Deadline:
-        """An earlier deadline, after that part of the time left."""
-        return Deadline(time.monotonic() + part * self.left)
 
 
 def refine(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
@@ -78,30 +62,29 @@ class Grids:
 
 
 def _narrow(incumbent: Incumbent, backend: Backend, deadline: Deadline, grids: Grids) -> None:
-    """Bisect, beginning at the bound itself, which is most often the answer."""
+    """Bisect, beginning at the bound itself, which is most often the answer.
+
+    Every horizon gets a part of the time left, the larger the fewer are open; one that remains
+    undecided is not tried again before the next call, which brings more time.
+    """
     step = grids.step
-    slice_s = FIRST_SLICE_S
-    open_horizons: set[int] = set()
+    undecided: set[int] = set()
     first = True
     while not incumbent.closed and deadline.left > 0.05:
         assert incumbent.value is not None
         low = -(-incumbent.bound.value // step)
         high = -(-incumbent.value // step) - 1
-        candidates = [h for h in range(low, high + 1) if h not in open_horizons]
-        if low > high:
-            return
+        candidates = [h for h in range(low, high + 1) if h not in undecided]
         if not candidates:
-            open_horizons.clear()
-            slice_s *= 3
-            continue
-        horizon = low if first and low in candidates else _pick(candidates, open_horizons)
+            return
+        horizon = low if first else _pick(candidates)
         first = False
-        seconds = min(slice_s, deadline.left)
+        seconds = deadline.left / min(len(candidates), MAX_TRIES)
         if not _try(incumbent, backend, seconds, horizon, grids):
-            open_horizons.add(horizon)
+            undecided.add(horizon)
 
 
-def _pick(candidates: list[int], open_horizons: set[int]) -> int:
+def _pick(candidates: list[int]) -> int:
     """The middle of the longest stretch of horizons that is still untouched."""
     stretches: list[list[int]] = [[candidates[0]]]
     for horizon in candidates[1:]:
@@ -166,6 +149,6 @@ def _refuted(incumbent: Incumbent, ticks: int) -> bool:
     if not all(cost.split_is_best for cost in incumbent.problem.stages):
         return False  # fused or paired ops, which the ILP does not know, may be faster
     units = incumbent.problem.units
-    text = f"the ILP has no solution in less than {units.ticks(ticks)} {units.time}s"
+    text = f"the ILP has no solution in less than {units.time_text(ticks)}"
     incumbent.raise_bound(Bound(min(ticks, incumbent.value), "refutation", text))
     return True
