@@ -31,8 +31,19 @@ def stage_times(
     ]
 
 
-def planned_times(schedule: Schedule, times: list[StageTimes]) -> tuple[float, float]:
-    """Makespan and span in seconds when messages take no time and ops exactly these."""
+def latency_ms(problem: Problem, tick_ms: float) -> float:
+    """How long a message to another rank takes."""
+    return problem.comm_ticks * tick_ms
+
+
+def planned_times(
+    schedule: Schedule, times: list[StageTimes], message_ms: float = 0.0
+) -> tuple[float, float]:
+    """Makespan and span in seconds when ops and messages take exactly these times.
+
+    A pair takes as long as its halves: the runtime executes one after the other. It may end sooner,
+    as its F need not wait for what its backward needs.
+    """
     stages = tuple(
         replace(
             cost,
@@ -40,12 +51,11 @@ def planned_times(schedule: Schedule, times: list[StageTimes]) -> tuple[float, f
             backward_act_ticks=_ticks(own.backward_act_ms),
             backward_wgt_ticks=_ticks(own.backward_wgt_ms),
             fused_ticks=_ticks(own.fused_ms),
-            # The runtime executes the two halves of a pair one after the other.
             pair_ticks=_ticks(own.forward_ms + own.fused_ms),
         )
         for cost, own in zip(schedule.problem.stages, times, strict=True)
     )
-    problem = replace(schedule.problem, stages=stages, comm_ticks=0)
+    problem = replace(schedule.problem, stages=stages, comm_ticks=round(message_ms * _TICKS_PER_MS))
     timeline = retime(problem, schedule.orders)
     seconds = 1e-3 / _TICKS_PER_MS
     return makespan(timeline) * seconds, max(spans(timeline)) * seconds

@@ -17,17 +17,20 @@ from runtime.check import compare
 from runtime.clocks import clock_offset
 from runtime.executor import StepResult
 from runtime.faults import FaultReporter
+from runtime.latency import SlowTransport
 from runtime.load import load_valid
 from runtime.options import ModelChoice, RunOptions
-from runtime.pipeline import Pipeline
+from runtime.pipeline import MakeTransport, Pipeline
 from runtime.plan import plan_rank
-from runtime.planned import measured_times, planned_times, stage_times
+from runtime.planned import latency_ms, measured_times, planned_times, stage_times
 from runtime.process import prefer_this_process, prepare, sharpen_sleep
 from runtime.report import print_run
 from runtime.runfile import Planned, RankRecord, Run
 from runtime.session import Session, connect, open_store
 from runtime.stage import ModuleStage
+from runtime.transport import GroupTransport
 from synth.errors import UsageError
+from synth.problem import Problem
 from synth.schedule import Schedule
 
 
@@ -57,7 +60,13 @@ def run(options: RunOptions, schedule: Schedule, session: Session) -> None:
     problem = schedule.problem
     own = sorted({stage for _, stage in problem.held_stages(session.rank)})
     stages = {stage: model.make_stage(stage) for stage in own}
-    pipeline = Pipeline(stages, schedule, loss=model.loss, session=session)
+    pipeline = Pipeline(
+        stages,
+        schedule,
+        loss=model.loss,
+        session=session,
+        transport=_transport(options, problem),
+    )
     record = RankRecord(session.rank, [], [], [0, 0], [])
     checked = _train(options, model, pipeline, record)
     for number, stage in pipeline.stages.items():
@@ -74,6 +83,14 @@ def run(options: RunOptions, schedule: Schedule, session: Session) -> None:
             runfile.write(finished, options.run_file)
         print_run(finished, checked, as_json=options.json)
     session.barrier()
+
+
+def _transport(options: RunOptions, problem: Problem) -> MakeTransport:
+    """What carries the messages: between sleeping stages they take as long as the costs say."""
+    latency_s = latency_ms(problem, options.tick_ms) / 1e3
+    if options.model != "sleep" or latency_s == 0:
+        return GroupTransport
+    return lambda session, program: SlowTransport(GroupTransport(session, program), latency_s)
 
 
 def _train(
@@ -148,7 +165,8 @@ def _finish(
     makespan_s, span_s = measured_times(schedule) or (None, None)
     if options.model == "sleep":
         times = stage_times(schedule.problem, options.sleep_ms, options.tick_ms)
-        makespan_s, span_s = planned_times(schedule, times)
+        message_ms = latency_ms(schedule.problem, options.tick_ms)
+        makespan_s, span_s = planned_times(schedule, times, message_ms)
     held = [plan_rank(schedule, pipeline.program, rank).in_flight for rank in range(session.world)]
     return Run(
         schedule=schedule,

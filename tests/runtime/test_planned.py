@@ -5,15 +5,29 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from runtime.planned import planned_times, stage_times
+from models.sleep import SleepStage
+from runtime.latency import SlowTransport
+from runtime.pipeline import MakeTransport, Pipeline
+from runtime.planned import latency_ms, planned_times, stage_times
 from runtime.runfile import RankRecord, merge_steps
+from runtime.session import Session
+from runtime.transport import Transport
 from synth.catalog.build import build
 from synth.files import save
+from synth.lower import Program
+from synth.op import Kind, Op, pair
 from synth.problem import make_problem
+from synth.schedule import Certificate, Schedule, makespan
+from synth.simulate import earliest
+
+OnThreads = Callable[..., list[Any]]
 
 
 def test_ticks_and_given_times_become_seconds() -> None:
@@ -23,6 +37,48 @@ def test_ticks_and_given_times_become_seconds() -> None:
     assert planned_times(schedule, ticks) == pytest.approx((0.66, 0.66))
     given = stage_times(schedule.problem, (10.0, 10.0, 10.0), 20.0)
     assert planned_times(schedule, given) == pytest.approx((0.33, 0.33))
+
+
+def test_messages_take_as_long_as_the_costs_say() -> None:
+    schedule = build("1f1b", make_problem(2, 1, comm=2))
+    times = stage_times(schedule.problem, None, 10.0)
+    assert latency_ms(schedule.problem, 10.0) == 20.0
+    # F, message, F, B and W, message, B and W.
+    assert planned_times(schedule, times, 20.0) == pytest.approx((0.10, 0.10))
+    assert planned_times(schedule, times) == pytest.approx((0.06, 0.06))
+
+
+def test_pairs_take_as_long_as_their_halves() -> None:
+    problem = make_problem(1, 2, pair=2)
+    first, second = (Op(Kind.F, 0, 0), Op(Kind.F, 1, 0))
+    orders = ((first, pair(second, first.sibling(Kind.BW)), second.sibling(Kind.BW)),)
+    timeline = earliest(problem, orders)
+    assert makespan(timeline) == 5
+    schedule = Schedule("pair", problem, timeline, Certificate(5, 0, "none"))
+    assert planned_times(schedule, stage_times(problem, None, 10.0))[0] == pytest.approx(0.06)
+
+
+def test_a_slow_message_arrives_no_earlier_than_it_may(on_threads: OnThreads) -> None:
+    schedule = build("1f1b", make_problem(2, 2, comm=3))
+    times = stage_times(schedule.problem, None, 1.0)
+
+    def body(session: Session, transport: MakeTransport) -> dict[str, tuple[float, float]]:
+        own = SleepStage(times[session.rank], last=session.rank == 1)
+
+        def slow(session: Session, program: Program) -> Transport:
+            return SlowTransport(transport(session, program), 0.003)
+
+        pipeline = Pipeline({session.rank: own}, schedule, session=session, transport=slow)
+        result = pipeline.step(torch.zeros(2, 16, dtype=torch.uint8), torch.zeros(2))
+        return {str(ran.op): (ran.start_s, ran.end_s) for ran in result.ops}
+
+    first, last = on_threads(2, body)
+    for sender, sent, receiver, received in (
+        (first, "F0@0", last, "F0@1"),
+        (first, "F1@0", last, "F1@1"),
+        (last, "BW0@1", first, "BW0@0"),
+    ):
+        assert receiver[received][0] >= sender[sent][1] + 0.003
 
 
 def test_steps_are_put_on_one_axis() -> None:
