@@ -18,7 +18,7 @@ from synth.schedule import Schedule
 
 
 def agree(store: Any, name: str, rank: int, world: int, facts: Mapping[str, str]) -> None:
-    """Compares what this rank and the ranks before it say of the same things.
+    """Compares what all ranks say of the same things; where two differ all ranks raise alike.
 
     Args:
         store: shared by all ranks.
@@ -32,19 +32,20 @@ def agree(store: Any, name: str, rank: int, world: int, facts: Mapping[str, str]
         UsageError: two ranks differ; says in what.
     """
     store.set(f"agree/{name}/{rank}", json.dumps(dict(facts)))
-    for other in range(rank):
+    known: dict[str, tuple[int, str]] = {}
+    for other in range(world):
         try:
             theirs = json.loads(store.get(f"agree/{name}/{other}"))
         except RuntimeError as error:
             raise PeerError(
                 f"rank {rank} did not hear from rank {other} at the start: {reason(error)}"
             ) from error
-        for what, value in facts.items():
-            if theirs.get(what, value) != value:
+        for what, value in theirs.items():
+            first, said = known.setdefault(what, (other, value))
+            if said != value:
                 raise UsageError(
-                    f"{what} is not the same on all ranks: rank {rank} has {value}, "
-                    f"rank {other} has {theirs[what]}; start all ranks with the same files and "
-                    "options"
+                    f"{what} is not the same on all ranks: rank {first} has {said}, rank {other} "
+                    f"has {value}; start all ranks with the same files and options"
                 )
 
 

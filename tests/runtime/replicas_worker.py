@@ -114,6 +114,17 @@ def tied(schedule: Schedule, session: Session) -> float:
     return sum(float(copy.grad.square().sum()) for copy in copies if copy.grad is not None)
 
 
+def differing_copies(schedule: Schedule, session: Session) -> str:
+    """What is said of the two holders of a stage when they start with different weights."""
+    own = {stage for _, stage in schedule.problem.held_stages(session.rank)}
+    modules = {stage: make_stage(10 * session.rank + stage) for stage in own}
+    try:
+        Pipeline(modules, schedule, loss=mean_square, session=session)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
 def run_rank(rank: int, devices: int, replicas: int, folder: Path) -> None:
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(devices * replicas))
     store = open_store(rank, folder)
@@ -128,6 +139,9 @@ def run_rank(rank: int, devices: int, replicas: int, folder: Path) -> None:
             for early in (False, True):
                 found = train(schedule, session, early=early)
                 output.write(json.dumps({"name": path.stem, "early": early, **found}) + "\n")
+            if path.stem == "chimera":
+                said = differing_copies(schedule, session)
+                output.write(json.dumps({"name": path.stem, "said": said}) + "\n")
             if len(schedule.problem.stages) > 1:
                 of_tie = {"name": path.stem, "tied": tied(schedule, session), "refused": refused}
                 output.write(json.dumps(of_tie) + "\n")

@@ -134,27 +134,31 @@ class Store(dict[str, str]):
         return self[key]
 
 
+def from_all(*facts: dict[str, str]) -> Store:
+    """What is in the store once all ranks have spoken."""
+    return Store({f"agree/start/{rank}": json.dumps(own) for rank, own in enumerate(facts)})
+
+
 def test_ranks_that_agree_go_on() -> None:
-    store = Store()
-    agree(store, "start", 0, 3, {"the schedule": "a", "stage 0": "x"})
-    agree(store, "start", 1, 3, {"the schedule": "a", "stage 1": "y"})
-    agree(store, "start", 2, 3, {"the schedule": "a", "stage 0": "x"})
+    said = ({"schedule": "a", "stage 0": "x"}, {"stage 1": "y"}, {"schedule": "a", "stage 0": "x"})
+    for rank, own in enumerate(said):
+        agree(from_all(*said), "start", rank, 3, own)
 
 
-def test_ranks_that_differ_are_named_with_what_they_have() -> None:
-    store = Store()
-    agree(store, "start", 0, 2, {"--seed": "1"})
-    with pytest.raises(UsageError) as raised:
-        agree(store, "start", 1, 2, {"--seed": "2"})
-    assert str(raised.value) == (
-        "--seed is not the same on all ranks: rank 1 has 2, rank 0 has 1; start all ranks with "
-        "the same files and options"
-    )
+def test_ranks_that_differ_all_say_the_same_of_it() -> None:
+    said = ({"--lr": "1"}, {"--seed": "1", "--lr": "1"}, {"--seed": "2", "--lr": "3"})
+    for rank, own in enumerate(said):
+        with pytest.raises(UsageError) as raised:
+            agree(from_all(*said), "start", rank, 3, own)
+        assert str(raised.value) == (
+            "--seed is not the same on all ranks: rank 1 has 1, rank 2 has 2; start all ranks with "
+            "the same files and options"
+        )
 
 
 def test_a_rank_that_is_missing_at_the_start_is_named() -> None:
-    with pytest.raises(PeerError, match="rank 1 did not hear from rank 0 at the start: no answer"):
-        agree(Store(), "start", 1, 2, {})
+    with pytest.raises(PeerError, match="rank 0 did not hear from rank 1 at the start: no answer"):
+        agree(Store(), "start", 0, 2, {})
 
 
 def test_the_digest_of_a_stage_sees_every_value_and_name() -> None:
@@ -212,8 +216,8 @@ def test_an_error_in_a_stage_is_told_with_its_rank_and_place(job: Job) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("--seed 7", "--seed is not the same on all ranks: rank 1 has 7, rank 0 has 0"),
-        ("--layers 6", "--layers is not the same on all ranks: rank 1 has 6, rank 0 has None"),
+        ("--seed 7", "--seed is not the same on all ranks: rank 0 has 0, rank 1 has 7"),
+        ("--layers 6", "--layers is not the same on all ranks: rank 0 has None, rank 1 has 6"),
     ],
 )
 def test_ranks_with_other_stages_are_refused(job: Job, given: str, message: str) -> None:

@@ -87,6 +87,14 @@ def test_a_wrong_number_of_ranks_is_refused() -> None:
     }
 
 
+@pytest.mark.dist
+def test_copies_of_a_stage_that_differ_are_refused_on_every_rank() -> None:
+    found = [row["said"] for row in rows(2, 2) if "said" in row]
+    assert len(found) == 4
+    assert len(set(found)) == 1
+    assert found[0].startswith("stage 0 is not the same on all ranks: rank 0 has ")
+
+
 def test_a_stage_reduces_as_soon_as_its_last_w_is_done() -> None:
     """Of two chunks one ends early, so that its gradients travel while the other still computes."""
     program = lower(schedule("interleaved:2", 2), replicated=True)
