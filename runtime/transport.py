@@ -25,6 +25,8 @@ from runtime.session import Session
 from runtime.values import Values, tensors
 from synth.lower import Channel, Message, Program
 
+_SIGNATURE_BITS = 16  # of a tag; the bits above are the channel's
+
 
 class Transport(Protocol):
     """Carries the messages of one rank."""
@@ -76,7 +78,11 @@ class Spec:
 
 
 class GroupTransport:
-    """Transport over torch process groups of two ranks, gloo or NCCL.
+    """Transport over torch process groups, gloo or NCCL.
+
+    On NCCL a channel has a communicator of two ranks. gloo keeps messages with different tags
+    apart, each tag in order, so there a channel is a tag in one group of all ranks: a group of its
+    own would cost a thread and sockets.
 
     Shapes are found out once per signature: the sender writes each message's to the store, and the
     receiver reads it no earlier than in the op that needs the message. From then on receives are
@@ -93,40 +99,50 @@ class GroupTransport:
         self.pools = {channel: BufferPool(n, self.device) for channel, n in buffers.items()}
         self._known: dict[str, dict[Message, Spec]] = {}
         self._specs: dict[Message, Spec] = {}
+        self._signature = ""
         self._tag = 0
-        # gloo keeps messages of different tags apart, which turns batches that differ between
-        # ranks into a missing answer; NCCL has no tags.
+        """Of the signature, on gloo: turns batches that differ between ranks into no answer."""
         self._tagged = session.backend == "gloo"
         self._incoming: dict[Channel, _Incoming] = {}
         self._outgoing: dict[Message, _Flight] = {}
-        # One fixed order on all ranks, or communicators that are set up lazily could deadlock.
         patience = timedelta(seconds=session.timeout_s)  # not inherited from the whole job's group
-        self._groups = {
-            channel: dist.new_group([channel.source, channel.target], timeout=patience)
-            for channel in program.channels
-        }
+        # One fixed order on all ranks, or communicators that are set up lazily could deadlock.
+        channels = program.channels
+        self._links: dict[Channel, _Link] = {}
+        if self._tagged and channels:
+            group = dist.new_group(timeout=patience)
+            for number, channel in enumerate(channels):
+                tag = (number + 1) << _SIGNATURE_BITS
+                self._links[channel] = _Link(group, channel.source, channel.target, tag)
+        for channel in channels[: 0 if self._tagged else None]:
+            ends = sorted((channel.source, channel.target))
+            group = dist.new_group(ends, timeout=patience)
+            places = ends.index(channel.source), ends.index(channel.target)
+            self._links[channel] = _Link(group, *places, 0)
         self._replicas = {
             ranks: dist.new_group(list(ranks), timeout=patience) for ranks in program.replicas
         }
         self._reductions: list[_Reduction] = []
-        for channel in program.channels:
-            self._warm(channel)
+        for channel, link in self._links.items():
+            self._warm(channel, link)
         for ranks, group in self._replicas.items():
             if self.rank in ranks:
                 dist.all_reduce(torch.zeros(1, device=self.device), group=group)
 
-    def _warm(self, channel: Channel) -> None:
+    def _warm(self, channel: Channel, link: _Link) -> None:
         token = torch.zeros(1, device=self.device)
         if self.rank == channel.source:
-            dist.send(token, channel.target, group=self._groups[channel])
+            link.group.send([token], link.target, link.tag).wait()
         elif self.rank == channel.target:
-            dist.recv(token, channel.source, group=self._groups[channel])
+            link.group.recv([token], link.source, link.tag).wait()
             self._incoming[channel] = _Incoming(deque(), {})
 
     def begin(self, signature: str) -> None:
         """See `Transport`."""
         self._specs = self._known.setdefault(signature, {})
-        self._tag = zlib.crc32(signature.encode()) & 0x7FFF_FFFF
+        self._signature = signature
+        if self._tagged:
+            self._tag = zlib.crc32(signature.encode()) % (1 << _SIGNATURE_BITS)
 
     def post(self, message: Message) -> None:
         """See `Transport`. Without the shape it is only noted down."""
@@ -144,9 +160,9 @@ class GroupTransport:
         message = incoming.noted.popleft()
         channel = message.channel
         buffers = self.pools[channel].take(self._specs[message].tensors)
-        group, tag = self._groups[channel], self._tag if self._tagged else 0
-        source = _place(channel.source, channel)
-        works = [group.recv([_on_wire(tensor)], source, tag) for tensor in buffers]
+        link = self._links[channel]
+        tag = link.tag | self._tag
+        works = [link.group.recv([_on_wire(one)], link.source, tag) for one in buffers]
         incoming.flights[message] = _Flight(works, buffers)
 
     def wait(self, message: Message) -> Values:
@@ -187,10 +203,10 @@ class GroupTransport:
                 "batch of the same shape; call forget_shapes() on every rank when that changes"
             )
         own = tuple(tensor.detach().contiguous() for tensor in tensors(values))
-        group, tag = self._groups[channel], self._tag if self._tagged else 0
-        target = _place(channel.target, channel)
+        link = self._links[channel]
+        tag = link.tag | self._tag
         try:
-            works = [group.send([_on_wire(tensor)], target, tag) for tensor in own]
+            works = [link.group.send([_on_wire(one)], link.target, tag) for one in own]
         except RuntimeError as error:
             raise self._lost(message, error) from error
         self._outgoing[message] = _Flight(works, own)
@@ -233,12 +249,14 @@ class GroupTransport:
 
     def close(self) -> None:
         """See `Transport`."""
-        for channel, group in self._groups.items():
-            if self.rank in (channel.source, channel.target):
-                dist.destroy_process_group(group)
-        for ranks, group in self._replicas.items():
-            if self.rank in ranks:
-                dist.destroy_process_group(group)
+        own = [
+            link.group
+            for channel, link in self._links.items()
+            if self._tagged or self.rank in (channel.source, channel.target)
+        ]
+        own += [group for ranks, group in self._replicas.items() if self.rank in ranks]
+        for group in dict.fromkeys(own):
+            dist.destroy_process_group(group)
 
     def _read_spec(self, message: Message) -> Spec:
         """Takes a message's spec from the store, where nobody else needs it."""
@@ -249,13 +267,24 @@ class GroupTransport:
         return Spec(specs, None if names is None else tuple(names))
 
     def _key(self, message: Message) -> str:
-        return f"spec/{self._tag}/{message.channel}/{message.producer}"
+        return f"spec/{self._signature}/{message.channel}/{message.producer}"
 
     def _lost(self, message: Message, error: Exception) -> PeerError:
         return PeerError(
             f"rank {self.rank} could not send {message.producer} to rank "
             f"{message.channel.target}: {reason(error)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """What carries a channel."""
+
+    group: Any
+    source: int
+    """The sender's number in the group."""
+    target: int
+    tag: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +318,6 @@ class _Incoming:
     def count(self) -> int:
         """Messages posted and not consumed."""
         return len(self.noted) + len(self.flights)
-
-
-def _place(rank: int, channel: Channel) -> int:
-    """A rank's number inside its channel's group, which lists its ranks in ascending order."""
-    return int(rank == max(channel.source, channel.target))
 
 
 def _on_wire(tensor: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def test_dry_run_prints_programs_and_buffers(plan: Path) -> None:
     shown = run(plan, "--dry-run")
     assert shown.returncode == 0
     assert shown.stdout.splitlines()[0].startswith("rank 0: F0@0, send of F0@0 to rank 1, F1@0")
-    assert "channel 0->1 act: 1 receive buffer" in shown.stdout
+    assert "channel 0->1 act: 2 receive buffers" in shown.stdout
     assert "cannot deadlock with one communicator per channel" in shown.stdout
     program = json.loads(run(plan, "--dry-run", "--json").stdout)
     assert program["ranks"][0][1] == {"send": "F0@0", "to": 1}
