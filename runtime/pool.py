@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """What the receiver has to know before it can post a receive."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    requires_grad: bool
-
-    def __str__(self) -> str:
-        with_gradient = "" if self.requires_grad else " without gradient"
-        return f"{self.dtype} of shape {self.shape}{with_gradient}"
+from runtime.spec import TensorSpec
 
 
 class BufferPool:

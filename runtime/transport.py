@@ -7,7 +7,6 @@ static check has shown that both are the same message.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections import deque
 from collections.abc import Sequence
@@ -20,8 +19,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from runtime.errors import PeerError, PlanError, reason
-from runtime.pool import BufferPool, TensorSpec
+from runtime.pool import BufferPool
 from runtime.session import Session
+from runtime.spec import Spec
 from runtime.values import Values, tensors
 from synth.lower import Channel, Message, Program
 
@@ -54,27 +54,6 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Gives the communicators back; all ranks have to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """What a message holds: tensors in order, with names where the stage gives them names."""
-
-    tensors: tuple[TensorSpec, ...]
-    names: tuple[str, ...] | None
-
-    @staticmethod
-    def of(values: Values) -> Spec:
-        """The spec of what is sent."""
-        return Spec(
-            tuple(TensorSpec(tuple(t.shape), t.dtype, t.requires_grad) for t in tensors(values)),
-            tuple(values) if isinstance(values, dict) else None,
-        )
-
-    def __str__(self) -> str:
-        named = [""] * len(self.tensors) if self.names is None else [f"{n}: " for n in self.names]
-        parts = (f"{name}{one}" for name, one in zip(named, self.tensors, strict=True))
-        return " and ".join(parts) or "nothing"
 
 
 class GroupTransport:
@@ -196,7 +175,7 @@ class GroupTransport:
         known = self._specs.get(message)
         if known is None:
             self._specs[message] = spec
-            self._store.set(self._key(message), _write_spec(spec))
+            self._store.set(self._key(message), spec.written())
         elif known != spec:
             raise PlanError(
                 f"rank {self.rank}: {message.producer} gives {spec}, before it gave {known} for a "
@@ -261,10 +240,9 @@ class GroupTransport:
     def _read_spec(self, message: Message) -> Spec:
         """Takes a message's spec from the store, where nobody else needs it."""
         key = self._key(message)
-        given, names = json.loads(self._store.get(key))
+        text = self._store.get(key)
         self._store.delete_key(key)
-        specs = tuple(TensorSpec(tuple(s), getattr(torch, dtype), grad) for s, dtype, grad in given)
-        return Spec(specs, None if names is None else tuple(names))
+        return Spec.read(text)
 
     def _key(self, message: Message) -> str:
         return f"spec/{self._signature}/{message.channel}/{message.producer}"
@@ -323,9 +301,3 @@ class _Incoming:
 def _on_wire(tensor: Tensor) -> Tensor:
     """The same memory in a type that NCCL knows."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def _write_spec(spec: Spec) -> str:
-    names = [str(t.dtype).removeprefix("torch.") for t in spec.tensors]
-    given = [[t.shape, name, t.requires_grad] for t, name in zip(spec.tensors, names, strict=True)]
-    return json.dumps([given, spec.names])
