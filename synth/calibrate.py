@@ -8,11 +8,10 @@ layers, so that a new balance starts from the same numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median, quantiles
 
 import msgspec
 
-from synth.costs import Costs, Hop, SliceCost, Timing
+from synth.costs import Costs, Hop, SliceCost, Timing, timing_of
 from synth.errors import UsageError
 from synth.measured import MeasuredStep
 from synth.op import Kind, Op
@@ -57,7 +56,7 @@ def _durations(steps: Sequence[MeasuredStep]) -> _Durations:
 
 def _stage(stage: SliceCost, index: int, durations: _Durations) -> SliceCost:
     seen = {
-        name: _timing(durations[index, kind])
+        name: timing_of(durations[index, kind])
         for kind, name in FIELDS.items()
         if (index, kind) in durations
     }
@@ -86,22 +85,13 @@ def _times(timing: Timing, factor: float) -> Timing:
     return Timing(*(max(1, round(factor * value)) for value in values))
 
 
-def _timing(seconds: Sequence[float]) -> Timing:
-    ns = [max(1, round(1e9 * one)) for one in seconds]
-    if len(ns) == 1:
-        return Timing(ns[0], ns[0], ns[0])
-    tenths = quantiles(ns, n=10, method="inclusive")
-    middle = round(median(ns))
-    return Timing(middle, min(middle, round(tenths[0])), max(middle, round(tenths[-1])))
-
-
 def _hops(costs: Costs, steps: Sequence[MeasuredStep]) -> tuple[Hop, ...]:
     """The way of messages that a device was waiting for; the profile's where it never did."""
     waits = [wait for step in steps for wait in _waits(step)]
     if not waits:
         return costs.hops
     size = max((stage.output_bytes for stage in costs.stages[:-1]), default=0)
-    return (Hop(size, _timing(waits)),)
+    return (Hop(size, timing_of(waits)),)
 
 
 def _waits(step: MeasuredStep) -> Iterator[float]:

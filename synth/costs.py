@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from statistics import median, quantiles
 from typing import Any, Literal
 
 import msgspec
@@ -36,6 +37,16 @@ class Timing(_Strict, frozen=True):
     def spread(self) -> float:
         """(90th - 10th percentile) / median."""
         return (self.high_ns - self.low_ns) / self.median_ns
+
+
+def timing_of(seconds: Sequence[float]) -> Timing:
+    """Median and percentiles of samples."""
+    ns = [max(1, round(1e9 * one)) for one in seconds]
+    if len(ns) == 1:
+        return Timing(ns[0], ns[0], ns[0])
+    tenths = quantiles(ns, n=10, method="inclusive")
+    middle = round(median(ns))
+    return Timing(middle, min(middle, round(tenths[0])), max(middle, round(tenths[-1])))
 
 
 class SliceCost(_Strict, frozen=True):

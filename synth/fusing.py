@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from synth.op import Kind, Op
 from synth.problem import Problem
@@ -15,6 +16,8 @@ from synth.schedule import Certificate, Orders, Schedule, value
 from synth.simulate import peaks, retime
 
 _Order = tuple[Op, ...]
+
+EFFORT = 400_000  # ops timed while looking for what pays: some seconds
 
 
 def merge(schedule: Schedule) -> Schedule:
@@ -39,17 +42,20 @@ def fuse(schedule: Schedule) -> Schedule:
     """The schedule with those B and W fused that make it faster, one change at a time.
 
     Each backward in turn is fused at the place of its B, or split again, and what is faster stays,
-    until nothing more is gained. Where splitting never costs anything there is nothing to do.
+    until nothing more is gained or the effort is spent. Where splitting never costs anything there
+    is nothing to do.
     """
     problem = schedule.problem
     if all(cost.split_is_best for cost in problem.stages):
         return schedule
     best = min((schedule.orders, _all_fused(schedule.orders)), key=lambda o: _score(problem, o))
     score = _score(problem, best)
+    tries = EFFORT // sum(map(len, schedule.orders))
     improved = True
     while improved:
         improved = False
-        for candidate in _neighbours(best):
+        for candidate in islice(_neighbours(best), tries):
+            tries -= 1
             found = _score(problem, candidate)
             if found < score:
                 best, score, improved = candidate, found, True

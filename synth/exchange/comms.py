@@ -72,6 +72,11 @@ def check(
     Raises FileError for a move or reduction that makes no sense where it stands, and
     InvalidScheduleError for ranks that disagree.
     """
+    if microbatches * len(devices) > sum(map(len, table)):
+        raise FileError(
+            f"{source}: names micro-batch {microbatches - 1}, but has fewer actions than the "
+            "micro-batches before it would need"
+        )
     ranks: list[tuple[Instruction, ...]] = []
     for rank, row in enumerate(table):
         where = f"{source}: row {rank + 1}"

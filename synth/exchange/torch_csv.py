@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 
 from synth.errors import FileError, UsageError
 from synth.exchange import comms
@@ -82,8 +83,7 @@ def loads(text: str, source: str = "csv") -> Table:
     rows = list(_read_rows(text, source))
     if not rows:
         raise FileError(f"{source}: is empty; a schedule has one row per rank")
-    stages = [action.stage for row in rows for part in row for action in _parts(part)]
-    devices = _devices(rows, max(stages) + 1, source)
+    devices = _devices(rows, source)
     placement = _placement(len(rows), devices)
     orders = tuple(tuple(action for action in row if isinstance(action, Op)) for row in rows)
     for rank, order in enumerate(orders):
@@ -116,7 +116,7 @@ def _read_rows(text: str, source: str) -> Iterator[list[Action]]:
         yield actions
 
 
-def _devices(rows: list[list[Action]], stages: int, source: str) -> tuple[int, ...]:
+def _devices(rows: list[list[Action]], source: str) -> tuple[int, ...]:
     """The rank of every stage, from the row that it appears in."""
     found: dict[int, int] = {}
     for rank, row in enumerate(rows):
@@ -127,12 +127,13 @@ def _devices(rows: list[list[Action]], stages: int, source: str) -> tuple[int, .
                         f"{source}: row {rank + 1}: {spell(action)}: stage {part.stage} is in row "
                         f"{found[part.stage] + 1} already; a stage lives on one rank"
                     )
-    if missing := set(range(stages)) - found.keys():
+    missing = next(stage for stage in count() if stage not in found)
+    if missing < len(found):
         raise FileError(
-            f"{source}: stage {min(missing)} is in no row, but stage {stages - 1} is; stages count "
+            f"{source}: stage {missing} is in no row, but stage {max(found)} is; stages count "
             "from 0 without gaps"
         )
-    return tuple(found[stage] for stage in range(stages))
+    return tuple(found[stage] for stage in range(len(found)))
 
 
 def _placement(devices: int, route: tuple[int, ...]) -> Placement:

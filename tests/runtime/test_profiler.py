@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from torch import nn
 
 from runtime.device import HostClock
 from runtime.measure import KINDS, SliceMeter
+from runtime.planned import measured_times
+from synth import catalog
 from synth.costs import Costs, loads
+from synth.problem import Units, make_problem
 
 FLOAT = 4
 
@@ -42,6 +46,13 @@ def test_a_last_slice_ends_in_the_loss() -> None:
     meter.round()
     assert meter.outputs[0][0].shape == ()
     assert meter.weigh().output_bytes == FLOAT
+
+
+def test_a_plan_of_measured_costs_is_known_in_seconds() -> None:
+    problem = make_problem(2, 3)
+    assert measured_times(catalog.build("1f1b", problem)) is None
+    in_ms = replace(problem, units=Units("ms", 1000, "MiB", 2**20))
+    assert measured_times(catalog.build("1f1b", in_ms)) == pytest.approx((12e-6, 12e-6))
 
 
 def profile(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from synth.cli import main
 from synth.files import load
 
 
@@ -90,3 +93,24 @@ def test_the_form_belongs_to_the_csv(pipesynth, zb_file):
     code, _, err = pipesynth("export", zb_file, "--to", "program", "--form", "compute_only")
     assert code == 2
     assert "--form is for --to torch-csv" in err
+
+
+CELLS = st.one_of(
+    st.sampled_from(
+        ["0F0", "1B0", "0I0", "0W0", "1F0", "0SEND_F0", "1RECV_F0", "0REDUCE_GRAD", ""]
+    ),
+    st.sampled_from(
+        ["(0F0;1B1)OVERLAP_F_B", "999999999F0", "0F999999999", "x", "0F0;", '"', "\x00"]
+    ),
+)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.lists(CELLS, max_size=6), max_size=3))
+def test_any_table_is_a_schedule_or_one_line(tmp_path, capsys, rows):
+    table = tmp_path / "odd.csv"
+    table.write_text("\n".join(map(",".join, rows)))
+    code = main(["import", str(table), "--from", "torch-csv"])
+    err = capsys.readouterr().err
+    assert code in (0, 1, 2)
+    assert err.count("\n") == (code != 0)

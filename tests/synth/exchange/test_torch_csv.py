@@ -104,6 +104,8 @@ def test_losses_out_of_order_are_refused():
         ("0F0,0B0\n1UNSHARD\n", "row 2 computes nothing"),
         ("0F0,0B0\n0F1,0B1\n", "row 2: 0F1: stage 0 is in row 1 already"),
         ("0F0,0B0\n2F0,2B0\n", "stage 1 is in no row, but stage 2 is"),
+        ("0F0,0B0\n999999999F0\n", "stage 1 is in no row, but stage 999999999 is"),
+        ("0F0,0SEND_F999999999\n1F999999999\n", "names micro-batch 999999999, but has fewer"),
     ],
 )
 def test_tables_that_make_no_sense(text, message):
