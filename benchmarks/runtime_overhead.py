@@ -5,7 +5,8 @@
 For every schedule all ranks run the same order of ops twice, in the same processes: once in this
 runtime and once in torch's `_PipelineScheduleRuntime`. Every op is padded to a deadline of so many
 milliseconds after its start, so that `measured / ideal` shows what is added between ops. CPU time
-per op is that of all threads of a rank in steps of a tiny real model without padding.
+per op is that of all threads of all ranks in steps of a tiny real model without padding; `no model`
+is this runtime with stages that do nothing, which torch's does not allow.
 
 Makespans are medians over the measured steps, from the first start to the last end on any rank.
 """
@@ -45,6 +46,8 @@ from synth.solve import solve
 WIDTH = 32  # 32 rows of 32 numbers are the payload of a sleeping stage
 _KINDS = {Kind.F: "F", Kind.B: "I", Kind.W: "W", Kind.BW: "B"}
 Interval = tuple[float, float]
+Runtime = tuple[Callable[[], Interval], Callable[[], None]]
+"""A step that returns its first start and last end on this rank, and what closes it."""
 
 
 class PaddedStage(PipelineStage):
@@ -91,10 +94,8 @@ def batch(schedule: Schedule) -> tuple[Tensor, Tensor]:
     return torch.zeros(rows, WIDTH), torch.zeros(rows)
 
 
-def ours(
-    schedule: Schedule, session: Session, times: list[StageTimes] | None
-) -> tuple[Callable[[], Interval], Callable[[], None]]:
-    """A step of this runtime that returns its first start and last end, and what closes it."""
+def ours(schedule: Schedule, session: Session, times: list[StageTimes] | None) -> Runtime:
+    """This runtime, with sleeping stages or, without times, with a tiny model."""
     problem = schedule.problem
     own = sorted({stage for _, stage in problem.held_stages(session.rank)})
     inputs, targets = batch(schedule)
@@ -113,10 +114,8 @@ def ours(
     return step, pipeline.close
 
 
-def torchs(
-    schedule: Schedule, session: Session, times: list[StageTimes] | None
-) -> tuple[Callable[[], Interval], Callable[[], None]]:
-    """The same for torch's runtime."""
+def torchs(schedule: Schedule, session: Session, times: list[StageTimes] | None) -> Runtime:
+    """torch's runtime, with a tiny model whose actions are padded if times are given."""
     problem = schedule.problem
     count = len(problem.stages)
     own = sorted({stage for _, stage in problem.held_stages(session.rank)})
@@ -145,31 +144,47 @@ def torchs(
 
 
 def measure(schedule: Schedule, session: Session, options: argparse.Namespace) -> dict[str, Any]:
-    """All numbers of one schedule, on rank 0."""
+    """All numbers of one schedule."""
     times = stage_times(schedule.problem, None, options.tick_ms)
+    idle = [StageTimes(0, 0, 0, 0)] * len(times)
     found: dict[str, Any] = {"ideal_s": planned_times(schedule, times)[0]}
-    operations = sum(map(len, schedule.orders))
     for name, make in (("ours", ours), ("torch", torchs)):
-        step, close = make(schedule, session, times)
-        spans = []
-        for number in range(options.warmup + options.steps):
-            session.barrier()
-            span = gathered(step(), session)
-            if number >= options.warmup:
-                spans.append(max(end for _, end in span) - min(start for start, _ in span))
-        close()
-        step, close = make(schedule, session, None)
-        used = []
-        for number in range(options.warmup + options.cpu_steps):
-            session.barrier()
-            before = time.process_time()
-            step()
-            if number >= options.warmup:
-                used.append(time.process_time() - before)
-        close()
-        total = sum(median for (median,) in gathered((statistics.median(used),), session))
-        found[name] = {"makespan_s": statistics.median(spans), "cpu_per_op_s": total / operations}
+        found[name] = {
+            "makespan_s": makespan_s(make(schedule, session, times), session, options),
+            "cpu_per_op_s": cpu_s(make(schedule, session, None), session, options)
+            / sum(map(len, schedule.orders)),
+        }
+    found["ours"]["idle_cpu_per_op_s"] = cpu_s(ours(schedule, session, idle), session, options) / (
+        sum(map(len, schedule.orders))
+    )
     return found
+
+
+def makespan_s(runtime: Runtime, session: Session, options: argparse.Namespace) -> float:
+    """Median time of a step."""
+    step, close = runtime
+    found = []
+    for number in range(options.warmup + options.steps):
+        session.barrier()
+        span = gathered(step(), session)
+        if number >= options.warmup:
+            found.append(max(end for _, end in span) - min(start for start, _ in span))
+    close()
+    return statistics.median(found)
+
+
+def cpu_s(runtime: Runtime, session: Session, options: argparse.Namespace) -> float:
+    """Median CPU time of a step, of all ranks together."""
+    step, close = runtime
+    used = []
+    for number in range(options.warmup + options.cpu_steps):
+        session.barrier()
+        before = time.process_time()
+        step()
+        if number >= options.warmup:
+            used.append(time.process_time() - before)
+    close()
+    return sum(one for (one,) in gathered((statistics.median(used),), session))
 
 
 def gathered(mine: tuple[float, ...], session: Session) -> list[tuple[float, ...]]:
@@ -220,10 +235,12 @@ def report(name: str, found: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps({"schedule": name, **found}), flush=True)
         return
     ideal, mine, theirs = found["ideal_s"], found["ours"], found["torch"]
-    cpu = [1e6 * one["cpu_per_op_s"] for one in (mine, theirs)]
+    ratios = [one["makespan_s"] / ideal for one in (mine, theirs)]
+    cpu = [mine["idle_cpu_per_op_s"], mine["cpu_per_op_s"], theirs["cpu_per_op_s"]]
     print(
-        f"{name:<14}{ideal * 1e3:>9.0f}{mine['makespan_s'] / ideal:>9.3f}"
-        f"{theirs['makespan_s'] / ideal:>9.3f}{cpu[0]:>9.0f}{cpu[1]:>9.0f}{cpu[0] / cpu[1]:>9.2f}",
+        f"{name:<14}{ideal * 1e3:>9.0f}{ratios[0]:>9.3f}{ratios[1]:>9.3f}"
+        + "".join(f"{1e6 * one:>9.0f}" for one in cpu)
+        + f"{cpu[1] / cpu[2]:>9.2f}",
         flush=True,
     )
 
@@ -245,8 +262,9 @@ def main(argv: Sequence[str]) -> int:
         print(
             f"P={options.devices} m={options.microbatches}, a tick is {options.tick_ms:g} ms; "
             f"torch {torch.__version__}, {os.cpu_count()} CPUs\n"
-            f"{'':<14}{'ideal ms':>9}{'ours/':>9}{'torch/':>9}{'CPU us':>9}{'per op':>9}{'':>9}\n"
-            f"{'schedule':<14}{'':>9}{'ideal':>9}{'ideal':>9}{'ours':>9}{'torch':>9}{'ratio':>9}",
+            f"{'':<14}{'ideal':>9}{'measured / ideal':>18}{'CPU us per op':>27}{'ours to':>9}\n"
+            f"{'schedule':<14}{'ms':>9}{'ours':>9}{'torch':>9}"
+            f"{'no model':>9}{'ours':>9}{'torch':>9}{'torch':>9}",
             flush=True,
         )
     with tempfile.TemporaryDirectory() as folder:
