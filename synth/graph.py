@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from synth.op import Kind, Op
 from synth.problem import Problem
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def dependencies(problem: Problem, node: Op) -> Iterator[tuple[Op, int]]:
@@ -46,6 +48,8 @@ def build_graph(problem: Problem) -> nx.DiGraph[Op]:
     Node attributes: `kind`, `device`, `duration` (ticks). Edge attribute: `lag` (ticks between the
     end of one and the start of the other).
     """
+    import networkx as nx  # slow to import, and only this function needs it
+
     graph: nx.DiGraph[Op] = nx.DiGraph()
     for node in all_nodes(problem):
         graph.add_node(

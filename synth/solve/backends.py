@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 from pathlib import Path
-from typing import Any
-
-import pulp
+from typing import TYPE_CHECKING, Any
 
 from synth.errors import UsageError
+
+if TYPE_CHECKING:
+    import pulp  # slow to import: only inside the functions that solve
 
 
 class Answer(StrEnum):
@@ -56,6 +57,7 @@ def make_backend(name: str, seed: int = 0) -> Backend:
 
 def _solve_highs(model: pulp.LpProblem, seconds: float, backend: Backend) -> Answer:
     import highspy
+    import pulp
 
     solver = pulp.HiGHS(
         msg=False,
@@ -77,6 +79,8 @@ def _solve_highs(model: pulp.LpProblem, seconds: float, backend: Backend) -> Ans
 
 def _cbc_path() -> str | None:
     """CBC's executable: on the path, or the one PuLP 3 brings along."""
+    import pulp
+
     bundled = getattr(getattr(pulp.apis, "coin_api", None), "pulp_cbc_path", None)
     if bundled and Path(bundled).exists():
         return str(bundled)
@@ -85,6 +89,8 @@ def _cbc_path() -> str | None:
 
 def _solve_cbc(model: pulp.LpProblem, seconds: float, backend: Backend) -> Answer:
     """CBC knows only files, and says in its log alone whether it proved anything."""
+    import pulp
+
     with tempfile.TemporaryDirectory(prefix="pipesynth-cbc-") as folder:
         log = Path(folder) / "cbc.log"
         solver = pulp.COIN_CMD(

@@ -19,7 +19,6 @@ from synth.solve.cpsat import improve_by_cpsat
 from synth.solve.deadline import Deadline
 from synth.solve.incumbent import Incumbent, Progress
 from synth.solve.listing import Lister, Starts, one_by_one, rules
-from synth.solve.refine import refine
 
 FIRST_STEPS = 100  # of climbing
 FIRST_SLICE_S = 2.0  # for each solver
@@ -103,6 +102,8 @@ def _search(incumbent: Incumbent, backend: Backend, deadline: Deadline, seed: in
 
     With two cores the climb goes on in a process of its own while the solvers run.
     """
+    from synth.solve.refine import refine  # PuLP is slow to import, and most problems need none
+
     folded = fold(incumbent.problem, 1)
     if len(folded.chains) * incumbent.problem.total_microbatches <= FEW_OPS:
         _offer(incumbent, folded, best_of(folded, list(islice(climb(folded, seed), FIRST_STEPS))))
