@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from synth.catalog import Family, parameter_factor
+from synth.claims import Claims, claims, recognise
+from synth.costs import Costs
 from synth.errors import InvalidScheduleError, ProblemError
 from synth.placement import Placement
 from synth.problem import Problem
 from synth.recut import recut
 from synth.schedule import Certificate, Schedule, value
 from synth.simulate import messages, peaks, retime
+from synth.traffic import sent_bytes
 from synth.verify import verify
 
 Number = int | float
@@ -36,6 +40,7 @@ class Summary:
     peak_memory: tuple[Number, ...]
     limit: Limit
     messages: int
+    parameters: float
 
     @property
     def optimal(self) -> bool:
@@ -71,6 +76,7 @@ def summarize(schedule: Schedule) -> Summary:
         peak_memory=tuple(units.quanta(peak) for peak in peaks(problem, schedule.devices)),
         limit=shared_limit(problem),
         messages=messages(problem),
+        parameters=parameter_factor(problem),
     )
 
 
@@ -79,13 +85,16 @@ class Row:
     """One line of a comparison: a summary, or the reason why there is none.
 
     `reason` is empty for a valid schedule; a schedule that only breaks the reference's memory limit
-    has both a summary and a reason. `gap` is None where nothing was proved for these costs.
+    has both a summary and a reason. `gap` is None where nothing was proved for these costs,
+    `claims` where the schedule is no handcrafted one, `sent_bytes` where sizes are not known.
     """
 
     name: str
     summary: Summary | None
     reason: str = ""
     gap: float | None = None
+    claims: Claims | None = None
+    sent_bytes: int | None = None
 
     @property
     def valid(self) -> bool:
@@ -93,8 +102,19 @@ class Row:
         return not self.reason
 
 
-def compare(label: str, schedule: Schedule, reference: Problem) -> Row:
-    """A schedule timed anew on the costs, limits and objective of the reference problem."""
+def compare(
+    label: str,
+    schedule: Schedule,
+    reference: Problem,
+    *,
+    named: Family | None = None,
+    sizes: Costs | None = None,
+) -> Row:
+    """A schedule timed anew on the costs, limits and objective of the reference problem.
+
+    `named` is the family it was made by, where that is known, else it is looked for by its name;
+    `sizes` says how large messages are.
+    """
     broken = [str(violation) for violation in verify(schedule) if violation.rule != "memory"]
     if broken:
         return Row(label, None, _first_of(broken))
@@ -102,8 +122,15 @@ def compare(label: str, schedule: Schedule, reference: Problem) -> Row:
         restated = _on_costs_of(schedule, reference)
     except (InvalidScheduleError, ProblemError) as error:
         return Row(label, None, str(error))
-    gap = restated.certificate.gap if restated.problem == schedule.problem else None
-    return Row(label, summarize(restated), _exceeded(restated), gap)
+    family = named or recognise(restated)
+    return Row(
+        label,
+        summarize(restated),
+        _exceeded(restated),
+        restated.certificate.gap if restated.problem == schedule.problem else None,
+        None if family is None else claims(family, restated),
+        None if sizes is None else sent_bytes(restated.problem, sizes),
+    )
 
 
 def _exceeded(schedule: Schedule) -> str:

@@ -13,6 +13,7 @@ from synth.cli import (
     baseline,
     calibrate,
     compare,
+    explain,
     export,
     graph,
     import_,
@@ -31,7 +32,7 @@ from synth.errors import PipesynthError, UsageError
 INTERRUPTED = 130  # what shells report after Ctrl-C
 BROKEN_PIPE = 141  # and after a reader that went away
 VERBS = (
-    *(solve, baseline, verify, compare, show, view, playground, plot, graph),
+    *(solve, baseline, verify, compare, explain, show, view, playground, plot, graph),
     *(profile_, calibrate, run, export, import_, schema),
 )
 

@@ -1,14 +1,16 @@
-"""The rows of `pipesynth compare`, as a table for people and as fields for programs."""
+"""The rows of `pipesynth compare` as fields for programs: JSON and CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from synth.cli.figures import limit_text
-from synth.cli.output import number, percent, table
+from synth.cli.output import number
 from synth.compare import Row, shared_limit
 from synth.problem import Problem, StageCost
 from synth.runs import MeasuredRun
@@ -19,17 +21,29 @@ class Line:
     """A row of the comparison with the runs of its schedule."""
 
     row: Row
-    runs: tuple[MeasuredRun, ...]
+    runs: tuple[MeasuredRun, ...] = ()
 
-    def measured_s(self, objective: str) -> float | None:
+    @property
+    def measured_s(self) -> float | None:
         """Median over the runs of the step time that the objective counts."""
-        return median(run.step_s(objective) for run in self.runs) if self.runs else None
+        summary = self.row.summary
+        if summary is None or not self.runs:
+            return None
+        return median(run.step_s(summary.objective) for run in self.runs)
 
-    def of_plan(self, objective: str) -> float | None:
+    @property
+    def of_plan(self) -> float | None:
         """Median over the runs of measured over planned time."""
-        ratios = [run.of_plan(objective) for run in self.runs]
+        if self.row.summary is None:
+            return None
+        ratios = [run.of_plan(self.row.summary.objective) for run in self.runs]
         known = [ratio for ratio in ratios if ratio is not None]
         return median(known) if known else None
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether all gradients of a step come from the same weights."""
+        return self.row.claims is None or self.row.claims.synchronous
 
 
 def title(reference: Problem) -> str:
@@ -48,36 +62,6 @@ def title(reference: Problem) -> str:
 
 def _times(cost: StageCost) -> tuple[int, int, int]:
     return cost.forward_ticks, cost.backward_act_ticks, cost.backward_wgt_ticks
-
-
-def as_table(lines: Sequence[Line], *, markdown: bool) -> str:
-    """The rows with a header; two more columns where something was measured."""
-    headers = ["schedule", "makespan", "span", "bubble", "peak", "messages", "gap"]
-    with_runs = any(line.runs for line in lines)
-    if with_runs:
-        headers += ["measured ms", "of plan"]
-    headers.append("valid")
-    return table(headers, [_cells(line, with_runs) for line in lines], markdown=markdown)
-
-
-def _cells(line: Line, with_runs: bool) -> list[str]:
-    row, summary = line.row, line.row.summary
-    if summary is None:
-        figures = ["-"] * 6 + (["-"] * 2 if with_runs else [])
-        return [row.name, *figures, f"no: {row.reason}"]
-    cells = [
-        row.name,
-        number(summary.makespan),
-        number(summary.span),
-        percent(summary.bubble),
-        number(max(summary.peak_memory)),
-        str(summary.messages),
-        percent(row.gap),
-    ]
-    if with_runs:
-        step, ratio = line.measured_s(summary.objective), line.of_plan(summary.objective)
-        cells += ["-" if step is None else f"{1e3 * step:.1f}", number(ratio)]
-    return [*cells, "yes" if row.valid else f"no: {row.reason}"]
 
 
 def reference_fields(reference: Problem) -> dict[str, Any]:
@@ -104,10 +88,48 @@ def row_fields(line: Line) -> dict[str, Any]:
         "makespan": summary.makespan,
         "span": summary.span,
         "bubble": summary.bubble,
+        **_claim_fields(line),
         "peak": max(summary.peak_memory),
+        "peak_memory": summary.peak_memory,
+        "parameters": summary.parameters,
         "messages": summary.messages,
+        "bytes": row.sent_bytes,
         "gap": row.gap,
         "placement": summary.placement,
-        "measured_s": line.measured_s(summary.objective),
-        "of_plan": line.of_plan(summary.objective),
+        "measured_s": line.measured_s,
+        "of_plan": line.of_plan,
     }
+
+
+def _claim_fields(line: Line) -> dict[str, Any]:
+    """What a family's formulas say; nulls for a schedule of no family."""
+    names = {
+        "bubble_formula": "predicted_bubble",
+        "idle_formula": "predicted_idle",
+        "idle": "found_idle",
+        "formula_agrees": "agrees",
+        "steady": "steady",
+        "weight_versions": "weight_versions",
+        "note": "note",
+    }
+    found = {name: getattr(line.row.claims, of, None) for name, of in names.items()}
+    return {**found, "note": found["note"] or None, "synchronous": line.synchronous}
+
+
+def as_csv(lines: Sequence[Line]) -> str:
+    """A header and a record per row; lists are joined by spaces, what is not known is empty."""
+    records = [row_fields(line) for line in lines]
+    names = list(dict.fromkeys(name for record in records for name in record))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(record.get(name)) for name in names] for record in records)
+    return out.getvalue().rstrip("\n")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return "" if value is None else str(value)
