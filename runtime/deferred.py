@@ -12,7 +12,6 @@ backward as long as the micro-batches' W run in the same order.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +35,6 @@ class WeightWork:
     layer_input: Tensor
     output_gradient: Tensor
 
-    @torch.no_grad()
     def run(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """The parameters with their gradients, in the type in which the layer computed."""
         of_weight, of_bias = self.rule.parameter_gradients(
@@ -69,22 +67,26 @@ class Deferral(TorchFunctionMode):
 
     def run(self) -> None:
         """Does the queued work, first in first out, letting go of each piece when it is done."""
-        uses = Counter(work.weight for work in self.queue)
-        uses.update(work.bias for work in self.queue if work.bias is not None)
+        uses: dict[Tensor, int] = {}
+        for work in self.queue:
+            uses[work.weight] = uses.get(work.weight, 0) + 1
+            if work.bias is not None:
+                uses[work.bias] = uses.get(work.bias, 0) + 1
         sums: dict[Tensor, Tensor] = {}
         self.queue.reverse()
-        while self.queue:
-            for parameter, gradient in self.queue.pop().run():
-                # Of a parameter used several times the uses are summed first, as autograd does.
-                partial = sums.pop(parameter, None)
-                total = gradient if partial is None else partial + gradient
-                uses[parameter] -= 1
-                if uses[parameter]:
-                    sums[parameter] = total
-                elif parameter.grad is None:
-                    parameter.grad = total.to(parameter.dtype)
-                else:
-                    parameter.grad += total
+        with torch.no_grad():
+            while self.queue:
+                for parameter, gradient in self.queue.pop().run():
+                    uses[parameter] -= 1
+                    # Of a parameter used several times the uses are summed first, as autograd does.
+                    partial = sums.pop(parameter, None)
+                    total = gradient if partial is None else partial + gradient
+                    if uses[parameter]:
+                        sums[parameter] = total
+                    elif parameter.grad is None:
+                        parameter.grad = total.to(parameter.dtype)
+                    else:
+                        parameter.grad += total
 
     def __torch_function__(
         self,

@@ -20,8 +20,7 @@ _LINEAR = Linear()
 
 
 def _read_linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Operation:
-    original = _untransposed(weight)
-    if original is not None and bias is None:
+    if bias is None and (original := _untransposed(weight)) is not None:
         return Operation(Product(weight_first=False, transposed=False), input, original, None)
     return Operation(_LINEAR, input, weight, bias)
 
@@ -61,7 +60,7 @@ def _fits(weight: Tensor, layer_input: Tensor, *, first: bool) -> bool:
 
 def _untransposed(weight: Tensor) -> nn.Parameter | None:
     """The parameter of which this is the transpose, if it is one."""
-    original = weight._base
+    original = None if isinstance(weight, nn.Parameter) else weight._base
     if (
         isinstance(original, nn.Parameter)
         and original.dim() == 2
