@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from synth.problem import Problem
 
 
-def add_problem_options(parser: argparse.ArgumentParser) -> None:
+def add_problem_options(parser: argparse.ArgumentParser, *, automatic: bool = False) -> None:
     """Add the options from which `read_problem` builds a problem.
 
-    Every default is None, so that a verb can tell what was asked for.
+    Every default is None, so that a verb can tell what was asked for. A verb that is `automatic`
+    reads the placement `auto` itself.
     """
     group = parser.add_argument_group("problem")
     add = group.add_argument
@@ -25,7 +26,8 @@ def add_problem_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--placement",
         metavar="NAME",
-        help="where the stages live (default linear, or what a baseline needs)",
+        help="where the stages live (default linear, or what a baseline needs)"
+        + ("; auto: the best of several that fit" if automatic else ""),
     )
     add(
         "--costs",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import math
-from dataclasses import replace
+import sys
 from typing import TYPE_CHECKING, Any
 
+from synth.cli.automatic import AUTO, choose_placement, no_choice, tried_fields, tried_table
 from synth.cli.options import add_problem_options
-from synth.cli.output import check_output, log, print_json, silent_libraries, write_output
+from synth.cli.output import check_output, print_json, silent_libraries, write_output
 from synth.cli.profiled import add_profile_options, read_any_problem
+from synth.cli.search import add_search_options, search
 from synth.errors import InfeasibleError, NothingFoundError, PipesynthError
 
 if TYPE_CHECKING:
@@ -22,92 +23,73 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add the verb to the parser."""
     text = "find the best schedule of a problem and prove how good it is"
     parser = verbs.add_parser("solve", help=text, description=text, allow_abbrev=False)
-    add_problem_options(parser)
+    add_problem_options(parser, automatic=True)
     add_profile_options(parser)
-    add = parser.add_argument
-    add("-o", "--output", metavar="FILE", help="write the schedule here")
-    add(
-        "--time-limit",
-        type=_seconds,
-        default=60.0,
-        metavar="S",
-        help="seconds to search (default 60)",
-    )
-    add(
-        "--solver",
-        choices=("auto", "highs", "cbc"),
-        default="auto",
-        help="what solves the integer program (default auto, which is HiGHS)",
-    )
-    add("--seed", type=_seed, default=0, metavar="N", help="of the solver (default 0)")
-    add("--json", action="store_true", help="print one JSON object")
-    add("-q", "--quiet", action="store_true", help="no progress on stderr")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the schedule here")
+    add_search_options(parser)
     parser.set_defaults(command=command)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text}")
-    return seconds
-
-
-def _seed(text: str) -> int:
-    seed = int(text)
-    if not 0 <= seed < 2**31:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 2147483647, got {text}")
-    return seed
 
 
 def command(args: argparse.Namespace) -> int:
     """Solve, write the schedule and print what was found."""
     check_output(args.output)
 
-    from synth.files import dumps
-    from synth.solve import solve
-
+    if args.placement == AUTO:
+        return _command_auto(args)
     with silent_libraries():
         problem, cut = read_any_problem(args)
-        result = solve(
-            problem,
-            time_limit_s=args.time_limit,
-            seed=args.seed,
-            backend=args.solver,
-            progress=None if args.quiet else log,
-        )
-    result = _fused(result)
+        result = search(args, problem)
+    return _answer(args, problem, result, {"cut": cut}, _failure(result, args.time_limit))
+
+
+def _command_auto(args: argparse.Namespace) -> int:
+    """Solve on every placement; the table of what was tried goes to stderr."""
+    with silent_libraries():
+        choice, cuts = choose_placement(args, lambda problem, s: search(args, problem, s))
+    if not args.quiet and not args.json:
+        print(tried_table(choice), file=sys.stderr)
+    failure = None if choice.best is not None else no_choice(choice, args.time_limit)
+    shown = [entry for entry in (choice.best, *choice.tried) if entry is not None]
+    for entry in shown:
+        if entry.problem is not None and entry.result is not None:
+            extra = {"cut": cuts[entry.placement], "tried": [*map(tried_fields, choice.tried)]}
+            return _answer(args, entry.problem, entry.result, extra, failure)
+    raise failure or AssertionError("a choice has a problem and a result")
+
+
+def _answer(
+    args: argparse.Namespace,
+    problem: Problem,
+    result: SolveResult,
+    extra: dict[str, Any],
+    failure: PipesynthError | None,
+) -> int:
+    """Write and print what was found. Raises the failure where nothing was."""
+    from synth.files import dumps
+
     if result.schedule is not None and args.output is not None:
         write_output(args.output, dumps(result.schedule))
     if args.json:
-        print_json({**_fields(problem, result, args.output), "cut": cut})
+        print_json({**_fields(problem, result, args.output), **extra})
     if result.schedule is None:
-        failure = _failure(result, args.time_limit)
+        assert failure is not None
         if args.json:
             return failure.exit_code
         raise failure
     if not args.json:
         _print(result.schedule, result.seconds, args.output)
-        if cut is not None:
-            print(f"{'cut':<12} {','.join(map(str, cut))}: layers per stage; run it with --cut")
+        if extra["cut"] is not None:
+            cut = ",".join(map(str, extra["cut"]))
+            print(f"{'cut':<12} {cut}: layers per stage; run it with --cut")
     return 0
 
 
-def _fused(result: SolveResult) -> SolveResult:
-    """The result with B and W fused where that is faster."""
-    from synth.fusing import fuse
+def _failure(result: SolveResult, time_limit_s: float) -> PipesynthError | None:
+    """Why there is no schedule; None where there is one."""
     from synth.solve import Status
 
-    if result.schedule is None:
-        return result
-    schedule = fuse(result.schedule)
-    optimal = schedule.certificate.optimal
-    return replace(result, schedule=schedule, status=Status.OPTIMAL if optimal else Status.FEASIBLE)
-
-
-def _failure(result: SolveResult, time_limit_s: float) -> PipesynthError:
-    """Why there is no schedule."""
-    from synth.solve import Status
-
+    if result.schedule is not None:
+        return None
     if result.status is Status.INFEASIBLE:
         return InfeasibleError(f"infeasible: {result.proof}")
     return NothingFoundError(

@@ -1,0 +1,76 @@
+"""The options of a search, and the search itself, shared by the verbs that solve."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from synth.cli.output import log
+
+if TYPE_CHECKING:
+    from synth.problem import Problem
+    from synth.solve import SolveResult
+
+
+def add_search_options(
+    parser: argparse.ArgumentParser, *, time_limit_s: float = 60.0, what: str = "seconds to search"
+) -> None:
+    """Add the options that `search` reads, and how to answer."""
+    add = parser.add_argument
+    add(
+        "--time-limit",
+        type=_seconds,
+        default=time_limit_s,
+        metavar="S",
+        help=f"{what} (default {time_limit_s:g})",
+    )
+    add(
+        "--solver",
+        choices=("auto", "highs", "cbc"),
+        default="auto",
+        help="what solves the integer program (default auto, which is HiGHS)",
+    )
+    add("--seed", type=_seed, default=0, metavar="N", help="of the solver (default 0)")
+    add("--json", action="store_true", help="print one JSON object")
+    add("-q", "--quiet", action="store_true", help="no progress on stderr")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text}")
+    return seconds
+
+
+def _seed(text: str) -> int:
+    seed = int(text)
+    if not 0 <= seed < 2**31:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 2147483647, got {text}")
+    return seed
+
+
+def search(args: argparse.Namespace, problem: Problem, seconds: float | None = None) -> SolveResult:
+    """Solve in the seconds given, or those typed, and fuse B and W where that is faster."""
+    from synth.solve import solve
+
+    result = solve(
+        problem,
+        time_limit_s=args.time_limit if seconds is None else seconds,
+        seed=args.seed,
+        backend=args.solver,
+        progress=None if args.quiet else log,
+    )
+    return _fused(result)
+
+
+def _fused(result: SolveResult) -> SolveResult:
+    from synth.fusing import fuse
+    from synth.solve import Status
+
+    if result.schedule is None:
+        return result
+    schedule = fuse(result.schedule)
+    optimal = schedule.certificate.optimal
+    return replace(result, schedule=schedule, status=Status.OPTIMAL if optimal else Status.FEASIBLE)
