@@ -15,6 +15,7 @@ from synth.cli import (
     compare,
     explain,
     export,
+    frontier,
     graph,
     import_,
     playground,
@@ -32,7 +33,7 @@ from synth.errors import PipesynthError, UsageError
 INTERRUPTED = 130  # what shells report after Ctrl-C
 BROKEN_PIPE = 141  # and after a reader that went away
 VERBS = (
-    *(solve, baseline, verify, compare, explain, show, view, playground, plot, graph),
+    *(solve, frontier, baseline, verify, compare, explain, show, view, playground, plot, graph),
     *(profile_, calibrate, run, export, import_, schema),
 )
 

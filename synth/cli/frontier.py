@@ -21,7 +21,7 @@ from synth.cli.output import (
 )
 from synth.cli.profiled import add_profile_options, read_any_problem
 from synth.cli.search import add_search_options, search
-from synth.errors import InfeasibleError, UsageError
+from synth.errors import InfeasibleError, NothingFoundError, PipesynthError, UsageError
 
 if TYPE_CHECKING:
     from synth.frontier import Point
@@ -78,8 +78,8 @@ def command(args: argparse.Namespace) -> int:
         print_json(document)
     if not found:
         if args.json:
-            return InfeasibleError.exit_code
-        raise InfeasibleError("; ".join(f"{name}: {text}" for name, text in reasons.items()))
+            return _nothing(lines, reasons).exit_code
+        raise _nothing(lines, reasons)
     if not args.json:
         print(_table(document["points"]))
         if args.output is not None:
@@ -121,6 +121,16 @@ def _line(args: argparse.Namespace, placement: str) -> list[Point]:
         for point in points:
             log(f"{placement} within {number(float(point.limit))}: {point.result.status}")
     return list(points)
+
+
+def _nothing(lines: dict[str, list[Point]], reasons: dict[str, str]) -> PipesynthError:
+    """Why no point has a schedule."""
+    statuses = {str(point.result.status) for line in lines.values() for point in line}
+    if "unknown" in statuses:
+        return NothingFoundError("no schedule found at any limit; raise --time-limit")
+    texts = reasons | {name: line[-1].result.proof for name, line in lines.items()}
+    named = "; ".join(f"{name}: {text}" for name, text in texts.items())
+    return InfeasibleError(f"infeasible: {named}")
 
 
 def _gib_step(problem: Problem) -> Fraction:
