@@ -81,6 +81,20 @@ def test_units_show_what_was_typed(units, ticks, shown):
 
 
 @pytest.mark.parametrize(
+    ("units", "ticks", "text"),
+    [
+        (Units(), 1, "1 unit"),
+        (Units(), 15, "15 units"),
+        (Units(ticks_per_unit=2), 3, "1.5 units"),
+        (Units("ms", 1000), 1200, "1.2 ms"),
+        (Units("ms", 3), 1, "0.333333 ms"),
+    ],
+)
+def test_times_read_well(units, ticks, text):
+    assert units.time_text(ticks) == text
+
+
+@pytest.mark.parametrize(
     ("microbatches", "shares"), [(2, (1, 1)), (3, (2, 1)), (8, (4, 4)), (9, (5, 4))]
 )
 def test_streams_share_the_micro_batches(microbatches, shares):
