@@ -62,37 +62,37 @@ def verify(schedule: Schedule) -> list[Violation]:
 
 def _check_op(problem: Problem, device: int, timed: TimedOp, ran: _Ran) -> Iterator[Violation]:
     """Identity, place and duration of one op; notes its nodes in `ran`."""
-    op, name = timed.op, str(timed.op)
+    op = timed.op
     unknown = [part for part in op.parts if not _exists(problem, part)]
     if unknown:
-        yield Violation("identity", name, timed.start, "the problem has no such op")
+        yield Violation("identity", str(op), timed.start, "the problem has no such op")
         return
     for part in op.parts:
         holder = problem.stream(part.stream).route[part.stage]
         if holder != device:
             text = f"runs on device {device}, its stage is on device {holder}"
-            yield Violation("placement", name, timed.start, text)
+            yield Violation("placement", str(op), timed.start, text)
     if timed.end - timed.start != problem.duration(op):
         text = f"takes {timed.end - timed.start} ticks, its cost is {problem.duration(op)}"
-        yield Violation("duration", name, timed.start, text)
+        yield Violation("duration", str(op), timed.start, text)
     if timed.start < 0:
-        yield Violation("start", name, timed.start, "starts before tick 0")
+        yield Violation("start", str(op), timed.start, "starts before tick 0")
     for part in op.parts:
         for kind in ("B", "W") if part.kind is Kind.BW else (str(part.kind),):
             key = (part.stream, kind, part.stage, part.microbatch)
             if key in ran:
-                yield Violation("count", name, timed.start, f"{_name(key)} runs more than once")
+                text = f"{_name(key)} runs more than once"
+                yield Violation("count", str(op), timed.start, text)
             ran[key] = _Done(device, timed.start, timed.end)
 
 
 def _exists(problem: Problem, part: Op) -> bool:
-    names = {stream.name: stream for stream in problem.streams}
-    stream = names.get(part.stream)
-    return (
-        stream is not None
-        and 0 <= part.stage < len(problem.stages)
-        and 0 <= part.microbatch < stream.microbatches
-    )
+    if not 0 <= part.stage < len(problem.stages):
+        return False
+    for stream in problem.streams:
+        if stream.name == part.stream:
+            return 0 <= part.microbatch < stream.microbatches
+    return False
 
 
 def _name(key: tuple[str, str, int, int]) -> str:
