@@ -38,6 +38,18 @@ class Spec:
             tuple(values) if isinstance(values, dict) else None,
         )
 
+    def fits(self, values: Values) -> bool:
+        """Whether values are as this says; what every send asks."""
+        if self.names != (tuple(values) if isinstance(values, dict) else None):
+            return False
+        given = tensors(values)
+        return len(given) == len(self.tensors) and all(
+            one.shape == spec.shape
+            and one.dtype is spec.dtype
+            and one.requires_grad is spec.requires_grad
+            for one, spec in zip(given, self.tensors, strict=True)
+        )
+
     @staticmethod
     def read(text: bytes | str) -> Spec:
         """The spec that `written` wrote."""

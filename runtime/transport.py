@@ -59,9 +59,8 @@ class Transport(Protocol):
 class GroupTransport:
     """Transport over torch process groups, gloo or NCCL.
 
-    On NCCL a channel has a communicator of two ranks. gloo keeps messages with different tags
-    apart, each tag in order, so there a channel is a tag in one group of all ranks: a group of its
-    own would cost a thread and sockets.
+    On NCCL a channel has a communicator of two ranks. On gloo it is a tag in one group of all
+    ranks: gloo keeps tags apart and each in order, and more groups would cost threads and sockets.
 
     Shapes are found out once per signature: the sender writes each message's to the store, and the
     receiver reads it no earlier than in the op that needs the message. From then on receives are
@@ -171,15 +170,15 @@ class GroupTransport:
 
     def send(self, message: Message, values: Values) -> None:
         """See `Transport`. For a new signature it also publishes the shapes."""
-        spec, channel = Spec.of(values), message.channel
-        known = self._specs.get(message)
+        channel, known = message.channel, self._specs.get(message)
         if known is None:
-            self._specs[message] = spec
+            self._specs[message] = spec = Spec.of(values)
             self._store.set(self._key(message), spec.written())
-        elif known != spec:
+        elif not known.fits(values):
             raise PlanError(
-                f"rank {self.rank}: {message.producer} gives {spec}, before it gave {known} for a "
-                "batch of the same shape; call forget_shapes() on every rank when that changes"
+                f"rank {self.rank}: {message.producer} gives {Spec.of(values)}, before it gave "
+                f"{known} for a batch of the same shape; call forget_shapes() on every rank "
+                "when that changes"
             )
         own = tuple(tensor.detach().contiguous() for tensor in tensors(values))
         link = self._links[channel]
@@ -230,8 +229,8 @@ class GroupTransport:
         """See `Transport`."""
         own = [
             link.group
-            for channel, link in self._links.items()
-            if self._tagged or self.rank in (channel.source, channel.target)
+            for ends, link in self._links.items()
+            if self._tagged or self.rank in (ends.source, ends.target)
         ]
         own += [group for ranks, group in self._replicas.items() if self.rank in ranks]
         for group in dict.fromkeys(own):

@@ -42,6 +42,9 @@ def test_specs_travel_as_text(names: tuple[str, str] | None) -> None:
     given = (torch.zeros(2, 3, requires_grad=True), torch.ones(4, dtype=torch.bool))
     spec = Spec.of(given if names is None else dict(zip(names, given, strict=True)))
     assert Spec.read(spec.written()) == spec
+    assert spec.fits(given if names is None else dict(zip(names, given, strict=True)))
+    for other in ({"x": given[0], "m": given[1]}, given[:1], (given[0], given[1].float())):
+        assert not spec.fits(other)
     named = ("", "") if names is None else ("x: ", "mask: ")
     assert str(spec) == (
         f"{named[0]}torch.float32 of shape (2, 3) and "
