@@ -56,7 +56,9 @@ def answer(*arguments):
     return code, err.getvalue()
 
 
-@pytest.mark.parametrize("verb", ["verify", "show", "export --to program", "compare 1f1b"])
+@pytest.mark.parametrize(
+    "verb", ["verify", "show", "explain", "export --to program", "compare 1f1b"]
+)
 @settings(
     max_examples=150,
     deadline=None,
@@ -73,7 +75,8 @@ def test_changed_files(schedule_file, verb, data):
     changed.write_text(json.dumps(document))
     code, err = answer(*verb.split(), changed)
     assert code in (0, 1, 2)
-    assert err.count("\n") == (code == 2 or (code == 1 and verb.startswith("export")))
+    refusing = verb.startswith(("explain", "export"))
+    assert err.count("\n") == (code == 2 or (code == 1 and refusing))
 
 
 ODD = ["nan", "inf", "-1", "0", "1e300", "1e-300", "x", "", "1_0", "0x1", "99999999999999999999"]
