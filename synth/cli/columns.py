@@ -68,8 +68,8 @@ def _figure(
     return Column(key, header, value, lambda line: short(value(line)), optional)
 
 
-def _scaled(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit
+def _mebibytes(line: Line) -> float | None:
+    return None if line.row.sent_bytes is None else line.row.sent_bytes / 2**20
 
 
 def _share(key: str, value: Callable[[Line], Value]) -> Column:
@@ -85,6 +85,10 @@ def _factor(line: Line) -> str:
     return "-" if factor is None else f"{short(factor)}x"
 
 
+def _step_text(line: Line) -> str:
+    return "-" if line.measured_s is None else f"{1e3 * line.measured_s:.1f}"
+
+
 COLUMNS = (
     Column("schedule", "schedule", lambda line: line.row.name, lambda line: line.row.name),
     _figure("makespan", "makespan", _of_summary("makespan")),
@@ -94,9 +98,9 @@ COLUMNS = (
     _figure("peak", "peak", _peak),
     Column("parameters", "params", _of_summary("parameters"), _factor),
     _figure("messages", "msgs", _of_summary("messages")),
-    _figure("bytes", "MiB", lambda line: _scaled(line.row.sent_bytes, 2**20), optional=True),
+    _figure("bytes", "MiB", _mebibytes, optional=True),
     _share("gap", lambda line: line.row.gap),
-    _figure("measured", "step ms", lambda line: _scaled(line.measured_s, 1e-3), optional=True),
+    Column("measured", "step ms", lambda line: line.measured_s, _step_text, optional=True),
     _figure("of plan", "of plan", lambda line: line.of_plan, optional=True),
     Column(
         "valid",

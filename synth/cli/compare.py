@@ -96,7 +96,7 @@ def command(args: argparse.Namespace) -> int:
     if not (args.json or args.csv):
         from synth.cli.deviations import sections
 
-        for section in sections(runs, schedules):
+        for section in dict.fromkeys(sections(runs, schedules)):
             print(f"\n{section}")
     return 0
 

@@ -230,7 +230,7 @@ def test_a_run_joins_the_row_of_its_schedule(pipesynth, schedule_file, run_file)
     assert (other["measured_s"], other["of_plan"]) == (None, None)
     out = pipesynth("compare", schedule_file, "--run", run_file()).out
     assert "step ms  of plan" in out
-    assert "100     1.25" in out
+    assert "100.0     1.25" in out
 
 
 def test_a_run_finds_its_baseline_by_name(pipesynth, run_file):
