@@ -115,7 +115,7 @@ def test_ctrl_c_ends_the_job(schedule_file):
     job = command(
         schedule_file.parent, schedule_file, "--model", "sleep", "--tick-ms", "50", "--steps", "900"
     )
-    until(lambda: len(members(job.pid)) > 2)  # the launcher, torchrun and at least one rank
+    until(lambda: len(members(job.pid)) > 1)  # the launcher and torchrun
     os.killpg(job.pid, signal.SIGINT)
     _, err = job.communicate(timeout=60)
     assert (job.returncode, err) == (130, "pipesynth: interrupted\n")
