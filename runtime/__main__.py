@@ -32,6 +32,8 @@ def main(argv: Sequence[str]) -> int:
             print(f"pipesynth: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
+        if not _under_torchrun():  # before the launcher could say so
+            print("pipesynth: interrupted", file=sys.stderr)
         return 130
 
 
