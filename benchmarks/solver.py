@@ -126,7 +126,7 @@ def cells(found: Answer) -> list[str]:
         _number(found.value, found.rate),
         _number(found.bound, found.rate),
         "-" if found.gap is None else "0" if found.proved else f"{100 * found.gap:.2f}%",
-        _number(found.target, found.rate) + (f" ({found.note})" if found.note else ""),
+        "-" if found.target is None else f"{_number(found.target, found.rate)} ({found.note})",
         found.against,
         found.proof.partition(":")[0],
         f"{found.seconds:.1f}",

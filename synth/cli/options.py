@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from synth.errors import ProblemError, UsageError
+from synth.errors import InfeasibleError, ProblemError, UsageError
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from synth.placement import Placement
     from synth.problem import Problem
 
@@ -45,6 +47,12 @@ def add_problem_options(parser: argparse.ArgumentParser, *, automatic: bool = Fa
         help="limit in activation units, for all devices or one each (default none)",
     )
     add(
+        "--parameters",
+        metavar="A",
+        help="what a P-th of the model keeps all the time (parameters, gradients, optimizer), in "
+        "activation units; taken off the limit for every copy a device holds (default 0)",
+    )
+    add(
         "--objective",
         metavar="NAME",
         help="makespan (first start to last end, the default) or span (the longest of the "
@@ -54,7 +62,10 @@ def add_problem_options(parser: argparse.ArgumentParser, *, automatic: bool = Fa
 
 def problem_options_given(args: argparse.Namespace) -> bool:
     """Whether any option of `add_problem_options` was typed."""
-    names = ("devices", "microbatches", "placement", "costs", "activation", "memory", "objective")
+    names = (
+        *("devices", "microbatches", "placement", "costs", "activation"),
+        *("memory", "parameters", "objective"),
+    )
     return any(getattr(args, name) is not None for name in names)
 
 
@@ -80,7 +91,7 @@ def read_problem(args: argparse.Namespace, *, placement: str | Placement = "line
         costs=costs[:3],
         comm=costs[3] if len(costs) == 4 else 0,
         activation=activation,
-        memory=_memory(args.memory, devices),
+        memory=_room(args, args.placement or placement),
         objective=args.objective or "makespan",
     )
     _check_size(len(problem.stages), problem.total_microbatches)
@@ -99,11 +110,37 @@ def _check_size(stages: int, microbatches: int) -> None:
         )
 
 
-def _memory(text: str | None, devices: int) -> str | list[str] | None:
-    if text is None:
+def _room(args: argparse.Namespace, placement: str | Placement) -> list[Fraction] | None:
+    """Each device's limit less what its stages keep all the time, None where there is no limit."""
+    if args.memory is None:
         return None
-    limits = _amounts(text, "--memory", (1, devices))
-    return limits[0] if len(limits) == 1 else limits
+    from fractions import Fraction
+
+    from synth.placement import parse_placement
+
+    devices: int = args.devices
+    limits = [Fraction(part) for part in _amounts(args.memory, "--memory", (1, devices))]
+    limits *= devices // len(limits)
+    if args.parameters is None:
+        return limits
+    (kept,) = map(Fraction, _amounts(args.parameters, "--parameters", (1,)))
+    where = parse_placement(placement, devices) if isinstance(placement, str) else placement
+    room = []
+    for device, limit in enumerate(limits):
+        share = kept * Fraction(_held(where, device) * devices, where.stages)
+        if share > limit:
+            raise InfeasibleError(
+                f"infeasible: parameters, gradients and optimizer of device {device} take "
+                f"{float(share):g} activation units, its limit is {float(limit):g}"
+            )
+        room.append(limit - share)
+    return room
+
+
+def _held(placement: Placement, device: int) -> int:
+    """How many stages a device holds; one that several streams bring is held once."""
+    routes = (route for _, route in placement.routes)
+    return len({s for route in routes for s, there in enumerate(route) if there == device})
 
 
 def _amounts(text: str, option: str, counts: Sequence[int]) -> list[str]:

@@ -12,7 +12,7 @@ from synth.errors import UsageError
 if TYPE_CHECKING:
     from synth.problem import Problem
 
-_ABSTRACT = ("costs", "activation", "memory")
+_ABSTRACT = ("costs", "activation", "memory", "parameters")
 
 
 def add_profile_options(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from synth.auto import PLACEMENTS
 
 ASKED = "-P 4 -m 8 --placement auto"
@@ -45,3 +47,34 @@ def test_command_refuses_auto_where_no_problem_can_be_made(pipesynth):
     assert code == 2
     assert err.count("\n") == 1
     assert pipesynth("baseline", "1f1b", "-P", 4, "-m", 8, "--placement", "auto").code == 2
+
+
+@pytest.mark.parametrize(
+    ("placement", "room"),
+    [("linear", 2.5), ("v", 2.5), ("wave:2", 2.5), ("bidirectional", 1)],
+)
+def test_parameters_are_taken_off_the_limit(pipesynth, placement, room):
+    options = f"-P 2 -m 4 --memory 4 --parameters 1.5 --placement {placement} --time-limit 1"
+    code, out, _ = pipesynth("solve", *options.split(), "--json", "-q")
+    found = json.loads(out)
+    assert (code, found["limit"]) == (0, room)
+    assert max(found["peak_memory"]) <= room
+
+
+def test_two_replicas_may_not_fit(pipesynth):
+    options = "-P 2 -m 4 --memory 4 --parameters 2.5 --placement auto"
+    code, out, _ = pipesynth("solve", *options.split(), "--json", "-q")
+    found = json.loads(out)
+    last = found["tried"][-1]
+    assert code == 0
+    assert (last["placement"], last["status"]) == ("bidirectional", "infeasible")
+    assert last["reason"].startswith("parameters, gradients and optimizer of device 0 take 5 ")
+
+
+@pytest.mark.parametrize("parameters", ["x", "-1", "1,2", "nan"])
+def test_parameters_that_are_no_number(pipesynth, parameters):
+    options = f"-P 2 -m 4 --memory 4 --parameters={parameters}"
+    code, _, err = pipesynth("solve", *options.split(), "-q")
+    assert code == 2
+    assert "--parameters" in err
+    assert err.count("\n") == 1
