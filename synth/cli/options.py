@@ -37,6 +37,16 @@ def add_problem_options(parser: argparse.ArgumentParser, *, automatic: bool = Fa
         help="times of one P-th of the model, and of a hop (default 1,1,1,0)",
     )
     add(
+        "--fused-cost",
+        metavar="BW",
+        help="time of a fused backward (default B + W)",
+    )
+    add(
+        "--overlap-gain",
+        metavar="G",
+        help="part of F + BW that overlapping two micro-batches' F and BW saves (default 0)",
+    )
+    add(
         "--activation",
         metavar="A_F,A_W",
         help="memory held from F to B and from B to W, in activation units (default 1,1)",
@@ -64,6 +74,7 @@ def problem_options_given(args: argparse.Namespace) -> bool:
     """Whether any option of `add_problem_options` was typed."""
     names = (
         *("devices", "microbatches", "placement", "costs", "activation"),
+        *("fused_cost", "overlap_gain"),
         *("memory", "parameters", "objective"),
     )
     return any(getattr(args, name) is not None for name in names)
@@ -83,6 +94,7 @@ def read_problem(args: argparse.Namespace, *, placement: str | Placement = "line
     if any(float(cost) == 0 for cost in costs[:3]):
         raise UsageError(f"--costs {args.costs}: F, B and W must be above 0")
     activation = _amounts(args.activation or "1,1", "--activation", (2,))
+    fused, pair = _together(args, costs)
     _check_size(devices, microbatches)
     problem = make_problem(
         devices,
@@ -90,12 +102,32 @@ def read_problem(args: argparse.Namespace, *, placement: str | Placement = "line
         placement=args.placement or placement,
         costs=costs[:3],
         comm=costs[3] if len(costs) == 4 else 0,
+        fused=fused,
+        pair=pair,
         activation=activation,
         memory=_room(args, args.placement or placement),
         objective=args.objective or "makespan",
     )
     _check_size(len(problem.stages), problem.total_microbatches)
     return problem
+
+
+def _together(args: argparse.Namespace, costs: list[str]) -> tuple[Fraction, Fraction]:
+    """What a fused backward takes, and an F that overlaps one."""
+    from fractions import Fraction
+
+    forward, act, wgt = (Fraction(cost) for cost in costs[:3])
+    fused = act + wgt
+    if args.fused_cost is not None:
+        fused = Fraction(_amounts(args.fused_cost, "--fused-cost", (1,))[0])
+    gain = Fraction(_amounts(args.overlap_gain or "0", "--overlap-gain", (1,))[0])
+    pair = (1 - gain) * (forward + fused)
+    if fused < act or pair < max(forward, fused):
+        raise UsageError(
+            "--fused-cost must not be below B, and --overlap-gain must leave a pair at least as "
+            "long as the longer of F and BW"
+        )
+    return fused, pair
 
 
 def _check_size(stages: int, microbatches: int) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from synth.folding import Folded
 from synth.heads import NEVER, Heads, Relations, heads, one_machine, relate, tails
+
+FAR = -NEVER // 2  # later than any end that a closing device brings about
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Windows:
 
 def device_heads(folded: Folded) -> list[int]:
     """The earliest step at which each device can start anything."""
-    first = heads(relate(folded), [0] * folded.problem.devices)
+    first = _heads_of(_relate(folded), (0,) * folded.problem.devices)
     return [
         min(first[chain][0] for chain in folded.of_device(device))
         for device in range(folded.problem.devices)
@@ -40,13 +43,13 @@ def device_heads(folded: Folded) -> list[int]:
 def makespan_windows(folded: Folded, horizon: int) -> Windows:
     """One window [0, horizon] for all devices."""
     devices = folded.problem.devices
-    return _windows(relate(folded), [0] * devices, [horizon] * devices)
+    return _windows(_relate(folded), [0] * devices, [horizon] * devices)
 
 
 def span_windows(folded: Folded, horizon: int) -> Windows:
     """A window of its own for each device, opening as soon as the device can start anything."""
     opens = device_heads(folded)
-    return _windows(relate(folded), opens, [start + horizon for start in opens])
+    return _windows(_relate(folded), opens, [start + horizon for start in opens])
 
 
 def relaxed_windows(folded: Folded, horizon: int) -> Windows:
@@ -59,7 +62,7 @@ def relaxed_windows(folded: Folded, horizon: int) -> Windows:
     devices = folded.problem.devices
     anchor = folded.problem.streams[0].route[0]
     closes = [horizon if device == anchor else -NEVER for device in range(devices)]
-    return _windows(relate(folded), [0] * devices, closes, beyond=horizon)
+    return _windows(_relate(folded), [0] * devices, closes, beyond=horizon)
 
 
 def free_windows(folded: Folded, horizon: int) -> Windows:
@@ -74,15 +77,15 @@ def free_windows(folded: Folded, horizon: int) -> Windows:
     start = 0 if len(folded.problem.streams) == 1 else horizon
     opens = [start if d == anchor else 0 for d in range(devices)]
     closes = [start + horizon * (1 if d == anchor else 2) for d in range(devices)]
-    return _windows(relate(folded), opens, closes)
+    return _windows(_relate(folded), opens, closes)
 
 
 def _windows(
     relations: Relations, opens: list[int], closes: list[int], *, beyond: int | None = None
 ) -> Windows:
     """Windows between opening and closing; ops that may end past `beyond` are not required."""
-    first, last = heads(relations, opens), tails(relations, closes)
     folded = relations.folded
+    first, last = _heads_of(relations, tuple(opens)), _tails(relations, tuple(closes))
     bound = [device for device, close in enumerate(closes) if close < -NEVER]
     possible = all(one_machine(folded, device, first, last) <= 0 for device in bound)
     chains = []
@@ -91,6 +94,29 @@ def _windows(
         reach = beyond if optional and beyond is not None else latest[-1]
         chains.append(Window(tuple(earliest), None if optional else tuple(latest), max(reach, 1)))
     return Windows(tuple(chains), possible and _room(folded, first, last))
+
+
+def _tails(relations: Relations, closes: tuple[int, ...]) -> Heads:
+    """Latest ends; they move with the closing times, so that one sweep serves all horizons."""
+    shift = min(closes)
+    moved = tuple(close - shift if close < -NEVER else close for close in closes)
+    base = _tails_of(relations, moved)
+    return [[end + shift if end < FAR else end for end in row] for row in base]
+
+
+@lru_cache(maxsize=8)
+def _relate(folded: Folded) -> Relations:
+    return relate(folded)
+
+
+@lru_cache(maxsize=8)
+def _heads_of(relations: Relations, opens: tuple[int, ...]) -> Heads:
+    return heads(relations, opens)
+
+
+@lru_cache(maxsize=8)
+def _tails_of(relations: Relations, closes: tuple[int, ...]) -> Heads:
+    return tails(relations, closes)
 
 
 def _room(folded: Folded, first: Heads, last: Heads) -> bool:

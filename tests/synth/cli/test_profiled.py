@@ -24,9 +24,7 @@ SOLVE = ("solve", "-P", 2, "-q", "--time-limit", 1)
 
 def test_solve_for_measured_costs(pipesynth, costs_file, tmp_path):
     out = tmp_path / "out.json"
-    result = pipesynth(
-        "solve", "--profile", costs_file, "-P", 2, "-m", 4, "-o", out, "--json", "-q"
-    )
+    result = pipesynth(*SOLVE, "--profile", costs_file, "-m", 4, "-o", out, "--json")
     assert (result.code, result.err) == (0, "")
     document = json.loads(result.out)
     assert document["cut"] is None
