@@ -15,7 +15,7 @@ from synth.folding import fold
 from synth.heads import NEVER, heads, one_machine, relate, tails
 from synth.problem import Objective, Problem, StageCost, Stream
 
-MAX_SPAN_HEADS = 60_000  # ops x devices; beyond this only the first device is looked at
+MAX_SPAN_HEADS = 20_000  # ops x devices; beyond this only the first device is looked at
 
 
 @dataclass(frozen=True, slots=True)
