@@ -9,8 +9,10 @@ from synth.bounds import Bound
 from synth.errors import InvalidScheduleError
 from synth.problem import Problem
 from synth.schedule import Certificate, Orders, Schedule, Timeline, value
-from synth.simulate import retime
+from synth.simulate import earliest, retime
 from synth.verify import verify
+
+MAX_RETIMED = 1_000_000  # ops x devices; re-timing for span simulates once per device
 
 Progress = Callable[[str], None]
 
@@ -42,7 +44,7 @@ class Incumbent:
             return False
         self.seen.add(orders)
         try:
-            timeline = retime(self.problem, orders)
+            timeline = self._times(orders)
         except InvalidScheduleError:
             return False
         ticks = value(timeline, self.problem.objective)
@@ -54,6 +56,16 @@ class Incumbent:
         self.timeline, self.origin = timeline, origin
         self._report()
         return True
+
+    def _times(self, orders: Orders) -> Timeline:
+        """Earliest times where they will do; else, if affordable, the best times of the order."""
+        problem = self.problem
+        timeline = earliest(problem, orders)
+        if value(timeline, problem.objective) <= self.bound.value:
+            return timeline
+        if sum(map(len, orders)) * problem.devices > MAX_RETIMED:
+            return timeline
+        return retime(problem, orders)
 
     def raise_bound(self, bound: Bound) -> None:
         """Take a bound if it is stronger."""

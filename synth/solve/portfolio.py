@@ -80,7 +80,7 @@ def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
     from synth import catalog
 
     problem = incumbent.problem
-    for name in catalog.names():
+    for name in sorted(catalog.names(), key=lambda name: not name.startswith("zb-h")):
         family = catalog.family(name)
         if family.refuses(problem) is None and not incumbent.closed:
             incumbent.offer(family.orders(problem), name)
