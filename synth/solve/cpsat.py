@@ -39,7 +39,13 @@ def available() -> bool:
 
 
 def improve(
-    folded: Folded, hint: Starts, value: int, bound: int, seconds: float, seed: int
+    folded: Folded,
+    hint: Starts,
+    value: int,
+    bound: int,
+    slice_s: float,
+    deadline: Deadline,
+    seed: int,
 ) -> CpAnswer:
     """Search for a value in [bound, value), starting from known start times. All in grid steps.
 
@@ -57,8 +63,8 @@ def improve(
         for variable, time in zip(chain, times, strict=True):
             model.add_hint(variable, time)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = 2 * seconds
-    solver.parameters.max_deterministic_time = seconds
+    solver.parameters.max_time_in_seconds = deadline.left
+    solver.parameters.max_deterministic_time = slice_s
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
     status = solver.solve(model)
@@ -71,8 +77,8 @@ def improve(
     return CpAnswer(None, reached)
 
 
-def improve_by_cpsat(incumbent: Incumbent, seed: int, deadline: Deadline) -> None:
-    """Offer what CP-SAT finds within the time; nothing where ortools is missing."""
+def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: Deadline) -> None:
+    """Offer what CP-SAT finds in a slice of time; nothing where ortools is missing."""
     problem = incumbent.problem
     if incumbent.timeline is None or incumbent.value is None or not available():
         return
@@ -85,7 +91,8 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, deadline: Deadline) -> Non
         _hint(folded, incumbent.timeline),
         incumbent.value // step,
         -(-incumbent.bound.value // step),
-        deadline.left,
+        slice_s,
+        deadline,
         seed,
     )
     if answer.starts is not None:

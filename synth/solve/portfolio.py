@@ -115,7 +115,7 @@ def _search(incumbent: Incumbent, backend: Backend, deadline: Deadline, seed: in
             climber.ask(steps)
             refine(incumbent, backend, deadline.within(slice_s))
             if not incumbent.closed:
-                improve_by_cpsat(incumbent, backend.seed, deadline.within(slice_s))
+                improve_by_cpsat(incumbent, backend.seed, slice_s, deadline)
             if incumbent.closed or deadline.left == 0.0:
                 return
             _offer(incumbent, folded, climber.answer(deadline.left))
