@@ -25,7 +25,7 @@ from synth.solve.portfolio import solve
 
 pytestmark = pytest.mark.dist
 DEVICES = (2, 4)  # every schedule on every number of devices runs in test_strict
-THINNED = ("1f1b", "zb-h1", "zb-v", "interleaved:2", "chimera", "dualpipe")
+THINNED = ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "interleaved:2", "chimera", "dualpipe")
 WORKER = Path(__file__).with_name("gradients_worker.py")
 
 
@@ -59,13 +59,13 @@ def schedules(devices: int) -> dict[str, Schedule]:
             continue
         if family.refuses(problem) is None:
             found[name] = timed(name, problem, family.orders(problem))
-    for placement, memory in (("linear", devices), ("v", devices + 1)):
+    for placement, memory in (("linear", devices), ("linear", devices - 1), ("v", devices + 1)):
         problem = make_problem(
             devices, 2 * devices, placement=placement, costs=(2, 3, 1), memory=memory
         )
         solved = solve(problem, time_limit_s=2).schedule
         assert solved is not None
-        found[f"solved {placement}"] = solved
+        found[f"solved {placement} {memory}"] = solved
     for placement in ("linear", "v", "interleaved:2", "wave:2", "bidirectional"):
         problem = problem_for(placement, devices)
         found[f"shuffled {placement}"] = timed(placement, problem, shuffled(problem, 2))
