@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runtime.load import load_valid
 from runtime.options import parse
 from synth.errors import PipesynthError, UsageError
+from synth.load import load_valid
 
 
 def main(argv: Sequence[str]) -> int:

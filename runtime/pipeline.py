@@ -14,7 +14,6 @@ from runtime.device import Clock, make_clock
 from runtime.dividing import divide
 from runtime.executor import Batch, StepResult, run_step
 from runtime.gate import Gate
-from runtime.load import load_valid
 from runtime.plan import RankPlan, plan_rank
 from runtime.replicas import ReplicaTransport
 from runtime.session import Session, connect
@@ -23,6 +22,7 @@ from runtime.ties import Tie, bind
 from runtime.transport import GroupTransport, Transport
 from runtime.values import Values, as_values, cut, samples, shape_of, tensors
 from synth.errors import UsageError
+from synth.load import load_valid
 from synth.lower import Program, Reduce, lower
 from synth.problem import Problem
 from synth.rendezvous import check_program

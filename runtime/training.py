@@ -14,7 +14,6 @@ from runtime import checkpoint, progress
 from runtime.agreement import agree, schedule_facts, stage_facts
 from runtime.clipping import ClippedOptimizer
 from runtime.faults import FaultReporter
-from runtime.load import load_valid
 from runtime.pipeline import Pipeline
 from runtime.post_validation import PostValidatedOptimizer
 from runtime.process import prepare
@@ -24,6 +23,7 @@ from runtime.session import Session, open_store
 from runtime.train_options import TrainOptions
 from runtime.worker import build_model
 from synth.errors import UsageError
+from synth.load import load_valid
 from synth.schedule import Schedule
 
 Updater = ClippedOptimizer | PostValidatedOptimizer

@@ -18,7 +18,6 @@ from runtime.clocks import clock_offset
 from runtime.executor import StepResult
 from runtime.faults import FaultReporter
 from runtime.latency import SlowTransport
-from runtime.load import load_valid
 from runtime.options import ModelChoice, RunOptions
 from runtime.pipeline import MakeTransport, Pipeline
 from runtime.plan import plan_rank
@@ -30,6 +29,7 @@ from runtime.session import Session, connect, open_store
 from runtime.stage import ModuleStage
 from runtime.transport import GroupTransport
 from synth.errors import UsageError
+from synth.load import load_valid
 from synth.problem import Problem
 from synth.schedule import Schedule
 

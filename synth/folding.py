@@ -8,6 +8,7 @@ Unfolding gives the i-th start of a chain to micro-batch i.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
@@ -110,9 +111,8 @@ def fold(problem: Problem, step_ticks: int, *, round_up: bool = True) -> Folded:
 
 
 def _edges(
-    problem: Problem, index: dict[tuple[str, int, Kind], int], steps: object
+    problem: Problem, index: dict[tuple[str, int, Kind], int], steps: Callable[[int], int]
 ) -> tuple[Edge, ...]:
-    assert callable(steps)
     edges: list[Edge] = []
     for stream in problem.streams:
         name, route = stream.name, stream.route

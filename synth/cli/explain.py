@@ -23,8 +23,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def command(args: argparse.Namespace) -> int:
     """Print each device's idle time by cause, the binding chain and the advice."""
-    from synth.cli.load import load_valid
     from synth.explain import explain, render
+    from synth.load import load_valid
 
     found = explain(load_valid(args.file))
     if args.json:

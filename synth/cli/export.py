@@ -45,7 +45,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def command(args: argparse.Namespace) -> int:
     """Write the schedule in the form asked for."""
-    from synth.cli.load import load_valid
+    from synth.load import load_valid
 
     check_output(args.output)
     if args.form is not None and args.to != "torch-csv":

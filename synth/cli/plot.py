@@ -37,7 +37,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def command(args: argparse.Namespace) -> int:
     """Draw and write the picture."""
-    from synth.cli.load import load_valid
+    from synth.load import load_valid
     from synth.plot import bars, frontier, png, svg, timeline
 
     check_output(args.output)

@@ -33,11 +33,10 @@ BACKENDS = ("auto", "highs", "cbc")
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A solver, the seed it runs with and the number of its threads."""
+    """A solver and the seed it runs with; always on one thread, so that it repeats itself."""
 
     name: str = "highs"
     seed: int = 0
-    threads: int = 1
 
     def solve(self, model: pulp.LpProblem, seconds: float) -> Answer:
         """Solve a feasibility model; values are left in its variables when it is feasible."""
@@ -62,7 +61,7 @@ def _solve_highs(model: pulp.LpProblem, seconds: float, backend: Backend) -> Ans
     solver = pulp.HiGHS(
         msg=False,
         timeLimit=seconds,
-        threads=backend.threads,
+        threads=1,
         gapRel=0.0,
         gapAbs=0.0,
         random_seed=backend.seed,
@@ -97,7 +96,7 @@ def _solve_cbc(model: pulp.LpProblem, seconds: float, backend: Backend) -> Answe
             path=_cbc_path(),
             msg=False,
             timeLimit=max(1, ceil(seconds)),
-            threads=backend.threads,
+            threads=1,
             logPath=str(log),
             timeMode="elapsed",
             options=[f"randomSeed {backend.seed}", f"randomCbcSeed {backend.seed}"],

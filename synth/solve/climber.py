@@ -29,6 +29,7 @@ class Climber:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            start_new_session=True,  # Ctrl-C is for the caller, who then ends this
         )
         self._send((problem, seed))
 

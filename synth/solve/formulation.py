@@ -27,7 +27,7 @@ Term = tuple["pulp.LpVariable | int", int]  # a counter, or a number where bound
 
 @dataclass(slots=True)
 class Model:
-    """A built model and its counters; `counters[c][t]` is None where bounds fix the value."""
+    """A built model and its counters; `counters[c][t]` is a number where bounds fix it."""
 
     folded: Folded
     windows: Windows

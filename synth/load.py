@@ -1,4 +1,4 @@
-"""Schedules that a command is about to rely on."""
+"""Schedules that a command or a run is about to rely on."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 from synth.errors import InvalidScheduleError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from synth.schedule import Schedule
 
 
-def load_valid(path: str) -> Schedule:
-    """Read a schedule file and refuse one that breaks a rule."""
+def load_valid(path: str | Path) -> Schedule:
+    """Read a schedule file and refuse one that breaks a rule.
+
+    Raises FileError when it cannot be read, InvalidScheduleError with the first violation.
+    """
     from synth import files
     from synth.verify import verify
 
