@@ -7,12 +7,11 @@ device's own first start, `makespan` adds the time before the device can start a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import add
 
 from synth.errors import InfeasibleError
 from synth.folding import fold
 from synth.heads import NEVER, heads, one_machine, relate, tails
+from synth.paths import back, from_nothing, roots, turnarounds
 from synth.problem import Objective, Problem, StageCost, Stream
 
 MAX_SPAN_HEADS = 20_000  # ops x devices; beyond this only the first device is looked at
@@ -63,18 +62,22 @@ def best_bound(problem: Problem) -> Bound:
 def check_memory(problem: Problem) -> None:
     """Raise InfeasibleError unless every device has room for one micro-batch at a time.
 
-    Running micro-batches one after another is possible exactly when a device can hold its chunks of
-    one micro-batch up to each of them, whose F come before its B, plus what that B adds.
+    Before any B, all F that its stage needs have run, and none of their B has: a device holds its
+    chunks of that micro-batch among these, and what that B adds. Where the stages are a chain,
+    running micro-batches one after another takes no more than this, so that a schedule exists.
     """
-    for device, limit in enumerate(problem.limits_quanta):
-        if limit is None:
-            continue
-        for stream in problem.streams:
-            costs = [problem.stages[s] for s, holder in enumerate(stream.route) if holder == device]
-            held = accumulate(cost.activation_quanta for cost in costs)
-            growth = (max(0, cost.context_quanta - cost.activation_quanta) for cost in costs)
-            need = max(map(add, held, growth), default=0)
-            if need > limit:
+    ancestors = problem.ancestors()
+    for stream in problem.streams:
+        costs = problem.costs_of(stream.name)
+        most = [0] * problem.devices
+        for stage, cost in enumerate(costs):
+            held = [0] * problem.devices
+            for other in (*ancestors[stage], stage):
+                held[stream.route[other]] += costs[other].activation_quanta
+            held[stream.route[stage]] += max(0, cost.context_quanta - cost.activation_quanta)
+            most = list(map(max, most, held))
+        for device, (need, limit) in enumerate(zip(most, problem.limits_quanta, strict=True)):
+            if limit is not None and need > limit:
                 shown = problem.units.quanta(need), problem.units.quanta(limit)
                 raise InfeasibleError(
                     f"device {device} needs {shown[0]} {problem.units.memory} units for a single "
@@ -89,45 +92,29 @@ def _offset(problem: Problem, device: _Device) -> int:
 def _look_at(problem: Problem, index: int) -> _Device:
     held = problem.held_stages(index)
     limit = problem.limits_quanta[index]
-    by_stream = [
-        (stream, [stage for other, stage in held if other is stream])
-        for stream in problem.streams
-        if any(other is stream for other, _ in held)
-    ]
+    streams = [stream for stream in problem.streams if index in stream.route]
     return _Device(
         index,
-        head=min(_path_down(problem, stream, 0, stages[0]) for stream, stages in by_stream),
+        head=min(
+            from_nothing(problem, stream).forward[root] or 0
+            for stream in streams
+            for root in roots(problem, stream, index)
+        ),
         work=problem.work(index),
         first_act=min(
-            _path_down(problem, stream, stages[0], len(stream.route))
-            + _path_up(problem, stream, stages[-1])
-            for stream, stages in by_stream
+            ticks for stream in streams for ticks in turnarounds(problem, stream, index).values()
         ),
         forward_room=_forward_room(problem, held, limit),
     )
 
 
-def _path_down(problem: Problem, stream: Stream, first: int, beyond: int) -> int:
-    """Ticks of the F chain from the start at stage `first` to the arrival at stage `beyond`."""
-    route = stream.route
-    ticks = sum(problem.stages[stage].forward_ticks for stage in range(first, beyond))
-    hops = range(first, min(beyond, len(route) - 1))
-    return ticks + sum(problem.lag(route[stage], route[stage + 1]) for stage in hops)
-
-
-def _path_up(problem: Problem, stream: Stream, stage: int) -> int:
-    """Ticks from the end of the last stage's F to the arrival of the gradient at a stage."""
-    route = stream.route
-    above = range(stage + 1, len(route))
-    return sum(
-        problem.stages[k].backward_act_ticks + problem.lag(route[k], route[k - 1]) for k in above
-    )
-
-
 def _forward_room(problem: Problem, held: tuple[tuple[Stream, int], ...], limit: int | None) -> int:
     """Most ticks of F a device can run before anything is released."""
-    total = sum(stream.microbatches * problem.stages[s].forward_ticks for stream, s in held)
-    costs = [problem.stages[stage] for _, stage in held]
+    costs = [problem.cost(stream.name, stage) for stream, stage in held]
+    total = sum(
+        stream.microbatches * cost.forward_ticks
+        for (stream, _), cost in zip(held, costs, strict=True)
+    )
     if limit is None or any(cost.activation_quanta == 0 for cost in costs):
         return total
     if len({(cost.forward_ticks, cost.activation_quanta) for cost in costs}) == 1:
@@ -137,19 +124,18 @@ def _forward_room(problem: Problem, held: tuple[tuple[Stream, int], ...], limit:
 
 
 def _critical_path(problem: Problem) -> Bound:
-    """The longest way of one micro-batch: through the first stage, or for span any device's own."""
-    first = problem.stages[0]
-    ticks = max(
-        _path_down(problem, stream, 0, len(stream.route)) + _path_up(problem, stream, 0)
-        for stream in problem.streams
-    )
-    ticks += _back(first)
-    return Bound(ticks, "path", "one micro-batch has to travel down all stages and back up")
-
-
-def _back(cost: StageCost) -> int:
-    """Least ticks of a whole backward."""
-    return min(cost.fused_ticks, cost.backward_act_ticks + cost.backward_wgt_ticks)
+    """The longest way of one micro-batch; for span, of those that begin and end on one device."""
+    ways: list[int] = []
+    for stream in problem.streams:
+        costs = problem.costs_of(stream.name)
+        if problem.objective is Objective.MAKESPAN:
+            starts = dict(enumerate(from_nothing(problem, stream).backward))
+            ways += [start + back(costs[s]) for s, start in starts.items() if start is not None]
+            continue
+        for device in sorted(set(stream.route)):
+            own = turnarounds(problem, stream, device)
+            ways += [start + back(costs[stage]) for stage, start in own.items()]
+    return Bound(max(ways), "path", "one micro-batch has to travel down all stages and back up")
 
 
 def _work(problem: Problem, device: _Device) -> Bound:
@@ -164,7 +150,7 @@ def _one_machine(problem: Problem) -> list[Bound]:
 
     For span a device sees only paths that begin and end with ops of its own.
     """
-    if not all(cost.split_is_best for cost in problem.stages):
+    if not problem.split_is_best:
         return []  # fused or paired ops would need heads of their own
     relations = relate(fold(problem, 1))
     devices = range(problem.devices)
@@ -215,7 +201,7 @@ class _LoneStage:
 def _lone_stage(
     problem: Problem, device: _Device, stream: Stream, stage: int, limit: int
 ) -> _LoneStage:
-    cost = problem.stages[stage]
+    cost = problem.cost(stream.name, stage)
     if cost.activation_quanta and cost.context_quanta in (0, cost.activation_quanta):
         limit -= limit % cost.activation_quanta  # what no whole micro-batch can use
     return _LoneStage(device, stream.microbatches, cost, limit)
@@ -240,10 +226,10 @@ def _fill_and_drain(problem: Problem, lone: _LoneStage) -> Bound:
     The two idle times are apart, and add up, when not all F fit in front of the first B.
     """
     cost, device = lone.cost, lone.device
-    back = _back(cost)
-    most = max(back, cost.backward_act_ticks + cost.backward_wgt_ticks)
+    whole = back(cost)
+    most = max(whole, cost.backward_act_ticks + cost.backward_wgt_ticks)
     left = max(waiting * most + late * cost.backward_wgt_ticks for waiting, late in _pending(lone))
-    drain = max(0, lone.turnaround - cost.forward_ticks + back - left)
+    drain = max(0, lone.turnaround - cost.forward_ticks + whole - left)
     fill = max(0, device.first_act - device.forward_room)
     apart = device.forward_room < lone.count * cost.forward_ticks
     idle = fill + drain if apart else max(fill, drain)
@@ -308,15 +294,15 @@ def _ramp_up(lone: _LoneStage) -> _Ramp:
 def _ramp_down(lone: _LoneStage) -> _Ramp:
     """Up to the last end: what is held then has to be released in the time that is left."""
     cost, limit = lone.cost, lone.limit
-    back, wgt = _back(cost), cost.backward_wgt_ticks
+    whole, wgt = back(cost), cost.backward_wgt_ticks
     steps: list[tuple[int, int]] = []
     for waiting, late in _pending(lone):
         for only_w in range(late + 1 if cost.context_quanta else 1):
             if waiting + only_w == 0:
                 continue
             # The op under way at that moment may be almost over.
-            under_way = max(back if waiting else 0, wgt)
-            after = waiting * back + only_w * wgt - under_way
+            under_way = max(whole if waiting else 0, wgt)
+            after = waiting * whole + only_w * wgt - under_way
             held = waiting * cost.activation_quanta + only_w * cost.context_quanta
             steps.append((after, min(held, limit)))
     waste = clock = most = ticks = 0

@@ -79,9 +79,10 @@ def exact_step(problem: Problem) -> int:
     """The largest step, in ticks, of which every duration and lag is a multiple."""
     durations = (
         (cost.forward_ticks, cost.backward_act_ticks, cost.backward_wgt_ticks)
-        for cost in problem.stages
+        for cost in problem.costs
     )
-    return gcd(problem.comm_ticks, *(ticks for stage in durations for ticks in stage))
+    lags = (problem.comm_ticks, *(link.lag_ticks for link in problem.links))
+    return gcd(*lags, *(ticks for stage in durations for ticks in stage))
 
 
 def fold(problem: Problem, step_ticks: int, *, round_up: bool = True) -> Folded:
@@ -119,10 +120,12 @@ def _edges(
         for stage in range(len(route)):
             forward, act, wgt = (index[name, stage, kind] for kind in KINDS)
             edges += [Edge(forward, act, 0), Edge(act, wgt, 0)]
-            if stage > 0:
-                lag = steps(problem.lag(route[stage - 1], route[stage]))
-                edges.append(Edge(index[name, stage - 1, Kind.F], forward, lag))
-                edges.append(Edge(act, index[name, stage - 1, Kind.B], lag))
+            for other in problem.before(stage):
+                there, back = route[other], route[stage]
+                lag = steps(problem.lag(there, back))
+                edges.append(Edge(index[name, other, Kind.F], forward, lag))
+                lag = steps(problem.lag(back, there))
+                edges.append(Edge(act, index[name, other, Kind.B], lag))
     return tuple(edges)
 
 
@@ -133,7 +136,7 @@ def _memory(problem: Problem, chains: list[Chain]) -> tuple[tuple[MemoryTerm, ..
         for number, chain in enumerate(chains):
             if limit is None or chain.device != device:
                 continue
-            cost = problem.stages[chain.stage]
+            cost = problem.cost(chain.stream, chain.stage)
             growth = cost.context_quanta - cost.activation_quanta
             if chain.kind is Kind.F:
                 terms.append(MemoryTerm(number, cost.activation_quanta, 0))

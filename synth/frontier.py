@@ -85,8 +85,9 @@ def micro_batch_memory(problem: Problem) -> Fraction:
     """What one micro-batch holds at most on the device where it holds most, in the user's units."""
     held = max(
         sum(
-            max(problem.stages[stage].activation_quanta, problem.stages[stage].context_quanta)
+            max(cost.activation_quanta, cost.context_quanta)
             for other, stage in problem.held_stages(device)
+            for cost in (problem.cost(other.name, stage),)
             if other is stream
         )
         for device in range(problem.devices)

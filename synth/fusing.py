@@ -46,7 +46,7 @@ def fuse(schedule: Schedule) -> Schedule:
     is nothing to do.
     """
     problem = schedule.problem
-    if all(cost.split_is_best for cost in problem.stages):
+    if problem.split_is_best:
         return schedule
     best = min((schedule.orders, _all_fused(schedule.orders)), key=lambda o: _score(problem, o))
     score = _score(problem, best)

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 def dependencies(problem: Problem, node: Op) -> Iterator[tuple[Op, int]]:
     """What an F, B or W node waits for, with the lag in ticks of each dependency.
 
-    F waits for the F of the stage before, B for its own F and for the B of the stage behind, W for
-    its own B (zero-bubble paper, section 2).
+    F waits for the F of the stages it needs, B for its own F and for the B of the stages that need
+    it, W for its own B (zero-bubble paper, section 2, where each stage needs the one before).
     """
     stream = problem.stream(node.stream)
     route, stage = stream.route, node.stage
     if node.kind is Kind.F:
-        if stage > 0:
-            before = Op(Kind.F, node.microbatch, stage - 1, node.stream)
-            yield before, problem.lag(route[stage - 1], route[stage])
+        for other in problem.before(stage):
+            before = Op(Kind.F, node.microbatch, other, node.stream)
+            yield before, problem.lag(route[other], route[stage])
     elif node.kind is Kind.B:
         yield node.sibling(Kind.F), 0
-        if stage + 1 < len(route):
-            behind = Op(Kind.B, node.microbatch, stage + 1, node.stream)
-            yield behind, problem.lag(route[stage + 1], route[stage])
+        for other in problem.behind(stage):
+            behind = Op(Kind.B, node.microbatch, other, node.stream)
+            yield behind, problem.lag(route[other], route[stage])
     else:
         yield node.sibling(Kind.B), 0
 

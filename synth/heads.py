@@ -83,10 +83,12 @@ def _relations(folded: Folded, relations: Iterable[Relation], order: tuple[int, 
 def _memory_relations(folded: Folded) -> list[Relation]:
     """An F needs the room of an earlier micro-batch once its chunk's share of memory is full.
 
-    Between F and the end of B of a chunk, a micro-batch also holds the device's chunks before it,
-    whose B come later. Until the end of W it holds at least the smaller of activation and context.
+    Between F and the end of B of a chunk, a micro-batch also holds the device's chunks that this
+    one needs, be it through others: their F come before, their B later. Until the end of W it holds
+    at least the smaller of activation and context.
     """
     problem = folded.problem
+    ancestors = problem.ancestors()
     index = {(c.stream, c.stage, c.kind): i for i, c in enumerate(folded.chains)}
     found: list[Relation] = []
     for stream in problem.streams:
@@ -94,9 +96,9 @@ def _memory_relations(folded: Folded) -> list[Relation]:
             limit = problem.limits_quanta[device]
             if limit is None:
                 continue
-            here = [s for s in range(stage + 1) if stream.route[s] == device]
-            held = sum(problem.stages[s].activation_quanta for s in here)
-            cost = problem.stages[stage]
+            here = [s for s in (*ancestors[stage], stage) if stream.route[s] == device]
+            held = sum(problem.cost(stream.name, s).activation_quanta for s in here)
+            cost = problem.cost(stream.name, stage)
             before = held - cost.activation_quanta
             late = before + min(cost.activation_quanta, cost.context_quanta)
             forward = index[stream.name, stage, Kind.F]
@@ -111,7 +113,8 @@ def _room_relations(folded: Folded, rooms: Mapping[int, int]) -> list[Relation]:
     """Like the memory relations of a device that holds a single chunk."""
     found: list[Relation] = []
     for forward, room in rooms.items():
-        cost = folded.problem.stages[folded.chains[forward].stage]
+        chain = folded.chains[forward]
+        cost = folded.problem.cost(chain.stream, chain.stage)
         act, context = cost.activation_quanta, cost.context_quanta
         found.append(Relation(forward + 1, forward, 0, room))
         if min(act, context):

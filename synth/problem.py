@@ -6,10 +6,8 @@ All arithmetic is on integers so that a proof is a proof: times are ticks, memor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from math import lcm
@@ -17,8 +15,25 @@ from math import lcm
 from synth.errors import ProblemError
 from synth.op import Kind, Op
 from synth.placement import Placement, parse_placement
+from synth.rules import check, check_totals
+from synth.stages import DeviceCost, Link, Needs, StageCost, ancestors, chain, consumers
+from synth.units import MAX_TOTAL_TICKS, Amount, Units, amount
 
-MAX_TOTAL_TICKS = 2**53  # JSON numbers stay exact up to here
+__all__ = [
+    "MAX_OPS",
+    "MAX_TOTAL_TICKS",
+    "Amount",
+    "DeviceCost",
+    "Link",
+    "Objective",
+    "Problem",
+    "StageCost",
+    "Stream",
+    "Units",
+    "make_problem",
+    "share_out",
+]
+
 MAX_OPS = 3_000_000  # about a gigabyte of ops; far above any schedule that is run
 
 
@@ -27,94 +42,6 @@ class Objective(StrEnum):
 
     MAKESPAN = "makespan"  # first start to last end over all devices: synchronous optimizer step
     SPAN = "span"  # longest of the devices' own first start to last end: unsynchronised step
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """How ticks and quanta translate into what the user typed."""
-
-    time: str = "unit"
-    ticks_per_unit: int = 1
-    memory: str = "activation"
-    quanta_per_unit: int = 1
-
-    def __post_init__(self) -> None:
-        if self.ticks_per_unit < 1 or self.quanta_per_unit < 1:
-            raise ProblemError(f"units need at least one tick and one quantum, got {self}")
-
-    def ticks(self, ticks: int) -> int | float:
-        """Ticks as the user's time units; an int where it is whole."""
-        return _number(ticks, self.ticks_per_unit)
-
-    def time_text(self, ticks: int) -> str:
-        """Ticks as a text with their unit: `15 units`, `1.2 ms`."""
-        amount = self.ticks(ticks)
-        shown = f"{amount:.6g}" if isinstance(amount, float) else str(amount)
-        plural = "s" if self.time == "unit" and amount != 1 else ""
-        return f"{shown} {self.time}{plural}"
-
-    def quanta(self, quanta: int) -> int | float:
-        """Quanta as the user's memory units; an int where it is whole."""
-        return _number(quanta, self.quanta_per_unit)
-
-
-def _number(count: int, per_unit: int) -> int | float:
-    return count // per_unit if count % per_unit == 0 else count / per_unit
-
-
-@dataclass(frozen=True, slots=True)
-class StageCost:
-    """What one micro-batch costs on one stage.
-
-    Activation is held from the start of F to the end of B, the W context from there to the end of
-    W. `fused_ticks` is the duration of BW; `pair_ticks` that of an F overlapped with a BW.
-    """
-
-    forward_ticks: int
-    backward_act_ticks: int
-    backward_wgt_ticks: int
-    fused_ticks: int
-    pair_ticks: int
-    activation_quanta: int
-    context_quanta: int
-
-    def __post_init__(self) -> None:
-        durations = (
-            self.forward_ticks,
-            self.backward_act_ticks,
-            self.backward_wgt_ticks,
-            self.fused_ticks,
-            self.pair_ticks,
-        )
-        if min(durations) <= 0:
-            raise ProblemError(f"every duration must be positive, got {self}")
-        if self.fused_ticks < self.backward_act_ticks:
-            raise ProblemError(f"a fused backward cannot take less than B alone, got {self}")
-        if self.pair_ticks < max(self.forward_ticks, self.fused_ticks):
-            raise ProblemError(f"a pair cannot take less than its longer op, got {self}")
-        if min(self.activation_quanta, self.context_quanta) < 0:
-            raise ProblemError(f"held memory must not be negative, got {self}")
-
-    @property
-    def work_ticks(self) -> int:
-        """F + B + W."""
-        return self.forward_ticks + self.backward_act_ticks + self.backward_wgt_ticks
-
-    @property
-    def pair_gain_ticks(self) -> int:
-        """What overlapping an F with a BW saves over running one after the other."""
-        return self.forward_ticks + self.fused_ticks - self.pair_ticks
-
-    @property
-    def least_work_ticks(self) -> int:
-        """The least a device can be busy with a micro-batch: fused or paired where that is less."""
-        apart = self.backward_act_ticks + self.backward_wgt_ticks
-        return self.forward_ticks + min(apart, self.fused_ticks) - max(0, self.pair_gain_ticks)
-
-    @property
-    def split_is_best(self) -> bool:
-        """Whether separate F, B and W are never slower than fused or paired ops."""
-        return self.least_work_ticks == self.work_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +64,15 @@ class Stream:
 class Problem:
     """Devices, streams, costs, memory limits and objective.
 
-    `comm_ticks` is the latency of a hop between two different devices; `limits_quanta` has one
-    entry per device, None for no limit. A single stream has the empty name. Raises ProblemError
-    when a rule is broken.
+    `stages` are the costs of each stage, `device_costs` what some of them cost on some devices
+    instead. `needs` says for each stage whose outputs its forward takes; empty, the stages are a
+    chain. `comm_ticks` is the latency of a hop between two different devices, `links` that of some
+    hops instead. `limits_quanta` has one entry per device, None for no limit. A single stream has
+    the empty name.
+
+    Equal problems compare equal however they are written: what says nothing new in `needs`,
+    `device_costs` and `links` is left out, and the rest is sorted. Raises ProblemError when a rule
+    is broken.
     """
 
     devices: int
@@ -149,14 +82,50 @@ class Problem:
     comm_ticks: int = 0
     limits_quanta: tuple[int | None, ...] = ()
     objective: Objective = Objective.MAKESPAN
-    units: Units = Units()
+    units: Units = field(default_factory=Units)
+    needs: Needs = ()
+    device_costs: tuple[DeviceCost, ...] = ()
+    links: tuple[Link, ...] = ()
     _by_name: dict[str, Stream] = field(init=False, repr=False, compare=False, hash=False)
+    _costs: dict[str, tuple[StageCost, ...]] = field(
+        init=False, repr=False, compare=False, hash=False
+    )
+    _lags: dict[tuple[int, int], int] = field(init=False, repr=False, compare=False, hash=False)
+    _before: Needs = field(init=False, repr=False, compare=False, hash=False)
+    _behind: Needs = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
         if not self.limits_quanta:
-            object.__setattr__(self, "limits_quanta", (None,) * max(self.devices, 1))
-        object.__setattr__(self, "_by_name", {stream.name: stream for stream in self.streams})
-        _check(self)
+            self._set(limits_quanta=(None,) * max(self.devices, 1))
+        check(self)
+        line = chain(len(self.stages))
+        before = self.needs or line
+        links = (link for link in self.links if link.lag_ticks != self.comm_ticks)
+        own = (entry for entry in self.device_costs if entry.cost != self.stages[entry.stage])
+        self._set(
+            needs=() if before == line else before,
+            links=tuple(sorted(links, key=lambda link: (link.source, link.target))),
+            device_costs=tuple(sorted(own, key=lambda entry: (entry.device, entry.stage))),
+            _by_name={stream.name: stream for stream in self.streams},
+            _before=before,
+            _behind=consumers(before),
+        )
+        costs = {(entry.device, entry.stage): entry.cost for entry in self.device_costs}
+        self._set(
+            _lags={(link.source, link.target): link.lag_ticks for link in self.links},
+            _costs={
+                stream.name: tuple(
+                    costs.get((device, stage), self.stages[stage])
+                    for stage, device in enumerate(stream.route)
+                )
+                for stream in self.streams
+            },
+        )
+        check_totals(self)
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def stream(self, name: str) -> Stream:
         """The stream of that name. Raises KeyError when there is none."""
@@ -166,13 +135,48 @@ class Problem:
         """The device that runs an op."""
         return self._by_name[op.stream].route[op.stage]
 
+    def cost(self, stream: str, stage: int) -> StageCost:
+        """What a stage costs on the device where a stream runs it."""
+        return self._costs[stream][stage]
+
+    def costs_of(self, stream: str) -> tuple[StageCost, ...]:
+        """What each stage costs where a stream runs it."""
+        return self._costs[stream]
+
+    @property
+    def costs(self) -> frozenset[StageCost]:
+        """Every cost that some device has to pay."""
+        return frozenset(cost for costs in self._costs.values() for cost in costs)
+
+    @property
+    def split_is_best(self) -> bool:
+        """Whether separate F, B and W are never slower than fused or paired ops."""
+        return all(cost.split_is_best for cost in self.costs)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every stage needs just the one before it."""
+        return not self.needs
+
+    def before(self, stage: int) -> tuple[int, ...]:
+        """The stages whose outputs a stage's forward takes, in that order."""
+        return self._before[stage]
+
+    def behind(self, stage: int) -> tuple[int, ...]:
+        """The stages that take a stage's output, in ascending order."""
+        return self._behind[stage]
+
+    def ancestors(self) -> Needs:
+        """For each stage all that have to run F before it, and B behind it, in ascending order."""
+        return ancestors(self._before)
+
     def duration(self, op: Op) -> int:
         """Ticks an op takes.
 
         A pair of two stages gains over running its ops apart the mean of what each stage's own
         pair gains, rounded down, and never ends before the longer of the two would.
         """
-        cost = self.stages[op.stage]
+        cost = self._costs[op.stream][op.stage]
         if op.kind is Kind.F:
             return cost.forward_ticks
         if op.kind is Kind.B:
@@ -183,12 +187,15 @@ class Problem:
             return cost.fused_ticks
         assert op.partner is not None
         backward = self.duration(op.partner)
-        gain = (cost.pair_gain_ticks + self.stages[op.partner.stage].pair_gain_ticks) // 2
+        other = self.cost(op.partner.stream, op.partner.stage)
+        gain = (cost.pair_gain_ticks + other.pair_gain_ticks) // 2
         return max(cost.forward_ticks + backward - gain, cost.forward_ticks, backward)
 
     def lag(self, source: int, destination: int) -> int:
         """Ticks between an op's end on one device and its result's arrival on another."""
-        return 0 if source == destination else self.comm_ticks
+        if source == destination:
+            return 0
+        return self._lags.get((source, destination), self.comm_ticks)
 
     def held_stages(self, device: int) -> tuple[tuple[Stream, int], ...]:
         """The (stream, stage) pairs that a device runs, by stream and stage."""
@@ -202,7 +209,7 @@ class Problem:
     def work(self, device: int) -> int:
         """The least ticks a device has to be busy."""
         return sum(
-            stream.microbatches * self.stages[stage].least_work_ticks
+            stream.microbatches * self.cost(stream.name, stage).least_work_ticks
             for stream, stage in self.held_stages(device)
         )
 
@@ -210,70 +217,6 @@ class Problem:
     def total_microbatches(self) -> int:
         """Micro-batches of all streams together."""
         return sum(stream.microbatches for stream in self.streams)
-
-
-def _check(problem: Problem) -> None:
-    if problem.devices < 1:
-        raise ProblemError(f"devices must be at least 1, got {problem.devices}")
-    if not problem.stages or not problem.streams:
-        raise ProblemError("a problem needs at least one stage and one stream")
-    if problem.comm_ticks < 0:
-        raise ProblemError(f"comm must not be negative, got {problem.comm_ticks} ticks")
-    if len(problem.limits_quanta) != problem.devices:
-        raise ProblemError(
-            f"{len(problem.limits_quanta)} memory limits for {problem.devices} devices; "
-            "give one number or one per device"
-        )
-    if any(limit is not None and limit < 0 for limit in problem.limits_quanta):
-        raise ProblemError("a memory limit must not be negative")
-    _check_streams(problem)
-    total = sum(problem.work(device) for device in range(problem.devices))
-    hops = 2 * len(problem.stages) * problem.total_microbatches
-    if total + hops * problem.comm_ticks >= MAX_TOTAL_TICKS:
-        raise ProblemError("the costs are too large: all work together must stay below 2**53 ticks")
-    _check_memory_numbers(problem)
-
-
-def _check_memory_numbers(problem: Problem) -> None:
-    held = sum(
-        stream.microbatches * max(cost.activation_quanta, cost.context_quanta)
-        for stream in problem.streams
-        for cost in problem.stages
-    )
-    limits = (limit for limit in problem.limits_quanta if limit is not None)
-    if max(held, *limits, 0) >= MAX_TOTAL_TICKS:
-        raise ProblemError(
-            "the memory numbers are too large: limits and all that is held together must stay "
-            "below 2**53 quanta"
-        )
-    if max(problem.units.ticks_per_unit, problem.units.quanta_per_unit) >= MAX_TOTAL_TICKS:
-        raise ProblemError("the numbers are too fine: a unit must have fewer than 2**53 parts")
-
-
-def _check_streams(problem: Problem) -> None:
-    names = [stream.name for stream in problem.streams]
-    if names != [""] and not all(re.fullmatch(r"[a-z][a-z0-9_-]*", name) for name in names):
-        raise ProblemError(
-            "with several streams each needs a lower-case name; a single one has none"
-        )
-    if len(set(names)) != len(names):
-        raise ProblemError(f"stream names must differ, got {names}")
-    for stream in problem.streams:
-        if len(stream.route) != len(problem.stages):
-            raise ProblemError(
-                f"stream {stream.name!r} names devices for {len(stream.route)} stages, "
-                f"the model has {len(problem.stages)}"
-            )
-        if not all(0 <= device < problem.devices for device in stream.route):
-            raise ProblemError(
-                f"stream {stream.name!r} names a device outside 0..{problem.devices - 1}"
-            )
-    idle = set(range(problem.devices)) - {d for stream in problem.streams for d in stream.route}
-    if idle:
-        raise ProblemError(f"device {min(idle)} holds no stage; use fewer devices")
-
-
-Amount = int | float | str | Fraction | Decimal
 
 
 def make_problem(
@@ -311,13 +254,13 @@ def make_problem(
         raise ProblemError(f"costs are three numbers F,B,W, got {len(costs)}")
     if len(activation) != 2:
         raise ProblemError(f"activation is two numbers A_F,A_W, got {len(activation)}")
-    forward, act, wgt = (_amount(cost, "costs") * share for cost in costs)
-    fused_time = act + wgt if fused is None else _amount(fused, "fused cost") * share
-    pair_time = forward + fused_time if pair is None else _amount(pair, "pair cost") * share
-    lag = _amount(comm, "comm")
+    forward, act, wgt = (amount(cost, "costs") * share for cost in costs)
+    fused_time = act + wgt if fused is None else amount(fused, "fused cost") * share
+    pair_time = forward + fused_time if pair is None else amount(pair, "pair cost") * share
+    lag = amount(comm, "comm")
     ticks = lcm(*(t.denominator for t in (forward, act, wgt, fused_time, pair_time, lag)))
 
-    held = [_amount(part, "activation") * share for part in activation]
+    held = [amount(part, "activation") * share for part in activation]
     limits = _limits(memory, devices)
     quanta = lcm(*(q.denominator for q in (*held, *(q for q in limits if q is not None))))
 
@@ -356,8 +299,8 @@ def _limits(
     if memory is None:
         return (None,) * devices
     if isinstance(memory, Sequence) and not isinstance(memory, str):
-        return tuple(None if part is None else _amount(part, "memory") for part in memory)
-    return (_amount(memory, "memory"),) * devices
+        return tuple(None if part is None else amount(part, "memory") for part in memory)
+    return (amount(memory, "memory"),) * devices
 
 
 def _objective(name: str) -> Objective:
@@ -365,21 +308,3 @@ def _objective(name: str) -> Objective:
         return Objective(name)
     except ValueError:
         raise ProblemError(f"objective {name!r} is not known; use makespan or span") from None
-
-
-def _amount(value: Amount, what: str) -> Fraction:
-    """A number exactly as typed: 18.522 is 18522/1000, not the nearest binary fraction."""
-    extreme = f"{what}: {value!r} is too large or has more than 9 decimals"
-    try:
-        exact = value if isinstance(value, (int, Fraction)) else str(value)
-        exponent = re.search(r"[eE]([-+]?[\d_]+)\s*$", exact) if isinstance(exact, str) else None
-        if exponent is not None and abs(int(exponent[1])) > 99:
-            raise ProblemError(extreme)  # a billion digits would take forever to write out
-        number = Fraction(exact)
-    except (ValueError, OverflowError, ZeroDivisionError):
-        raise ProblemError(f"{what}: {value!r} is not a finite number") from None
-    if number < 0:
-        raise ProblemError(f"{what}: {value!r} is negative")
-    if number > MAX_TOTAL_TICKS or number.denominator > 10**9:
-        raise ProblemError(extreme)
-    return number

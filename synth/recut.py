@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 
+from synth.errors import ProblemError
 from synth.placement import Placement, parse_placement
 from synth.problem import Problem, StageCost, share_out
 
@@ -28,23 +29,25 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
     quanta become the coarsest in which everything is whole. Latency and limits stay what they are,
     and several streams share the micro-batches, the first taking one more where they do not divide.
 
-    Raises ProblemError for an unknown placement and where there are fewer micro-batches than
-    streams.
+    Raises ProblemError for an unknown placement, where there are fewer micro-batches than streams,
+    and where the stages are no chain or cost devices unequally, as nothing says how to cut those.
     """
     wanted = placement
     if isinstance(wanted, str):
         wanted = parse_placement(wanted, problem.devices)
     if wanted.routes == tuple((stream.name, stream.route) for stream in problem.streams):
         return replace(problem, placement=wanted.name)
+    _check(problem, wanted)
     units = problem.units
     times = _cut(problem, _TIMES, wanted.stages, units.ticks_per_unit)
     memory = _cut(problem, _MEMORY, wanted.stages, units.quanta_per_unit)
     comm = Fraction(problem.comm_ticks, units.ticks_per_unit)
+    lags = [Fraction(link.lag_ticks, units.ticks_per_unit) for link in problem.links]
     limits = [
         None if limit is None else Fraction(limit, units.quanta_per_unit)
         for limit in problem.limits_quanta
     ]
-    ticks = _coarsest([comm, *(time for stage in times for time in stage)])
+    ticks = _coarsest([comm, *lags, *(time for stage in times for time in stage)])
     quanta = _coarsest(
         [limit for limit in limits if limit is not None] + [part for cut in memory for part in cut]
     )
@@ -63,7 +66,24 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
         limits_quanta=tuple(None if limit is None else int(limit * quanta) for limit in limits),
         objective=problem.objective,
         units=replace(units, ticks_per_unit=ticks, quanta_per_unit=quanta),
+        links=tuple(
+            replace(link, lag_ticks=int(lag * ticks))
+            for link, lag in zip(problem.links, lags, strict=True)
+        ),
     )
+
+
+def _check(problem: Problem, wanted: Placement) -> None:
+    reason = ""
+    if not problem.is_chain:
+        reason = "its stages are not a chain"
+    elif problem.device_costs:
+        reason = "some stages cost more or less on some devices"
+    if reason:
+        raise ProblemError(
+            f"the problem cannot be cut for placement {wanted.name}: {reason}; compare schedules "
+            f"of placement {problem.placement} only"
+        )
 
 
 def _cut(

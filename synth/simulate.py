@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from synth.errors import InvalidScheduleError
 from synth.graph import dependencies
@@ -157,7 +157,7 @@ def memory_change(problem: Problem, op: Op) -> tuple[int, int]:
     """Quanta an op takes at its start and gives back at its end."""
     taken = freed = 0
     for part in op.parts:
-        cost = problem.stages[part.stage]
+        cost = problem.cost(part.stream, part.stage)
         growth = max(0, cost.context_quanta - cost.activation_quanta)
         if part.kind is Kind.F:
             taken += cost.activation_quanta
@@ -196,6 +196,9 @@ def in_flight(devices: Timeline, released_by: Kind) -> tuple[int, ...]:
 def messages(problem: Problem) -> int:
     """Point-to-point messages of one step: one per micro-batch, direction and device boundary."""
     return sum(
-        2 * stream.microbatches * sum(a != b for a, b in pairwise(stream.route))
+        2 * stream.microbatches
         for stream in problem.streams
+        for stage, device in enumerate(stream.route)
+        for other in problem.before(stage)
+        if stream.route[other] != device
     )

@@ -121,16 +121,21 @@ def _check_counts(problem: Problem, ran: _Ran) -> Iterator[Violation]:
 
 
 def _check_dependencies(problem: Problem, ran: _Ran) -> Iterator[Violation]:
-    last = len(problem.stages) - 1
+    chain = [[stage - 1] if stage else [] for stage in range(len(problem.stages))]
+    inputs = problem.needs or chain
+    outputs: list[list[int]] = [[] for _ in inputs]
+    for stage, sources in enumerate(inputs):
+        for source in sources:
+            outputs[source].append(stage)
+    lags = {(link.source, link.target): link.lag_ticks for link in problem.links}
     for key, done in ran.items():
         stream, kind, stage, microbatch = key
         needs: list[tuple[str, str, int, int]] = []
-        if kind == "F" and stage > 0:
-            needs.append((stream, "F", stage - 1, microbatch))
+        if kind == "F":
+            needs += [(stream, "F", other, microbatch) for other in inputs[stage]]
         if kind == "B":
             needs.append((stream, "F", stage, microbatch))
-            if stage < last:
-                needs.append((stream, "B", stage + 1, microbatch))
+            needs += [(stream, "B", other, microbatch) for other in outputs[stage]]
         if kind == "W":
             needs.append((stream, "B", stage, microbatch))
         for need in needs:
@@ -138,7 +143,8 @@ def _check_dependencies(problem: Problem, ran: _Ran) -> Iterator[Violation]:
             if before is None:
                 continue  # reported by the count
             fused = kind == "W" and (before.start, before.end) == (done.start, done.end)
-            lag = problem.comm_ticks if before.device != done.device else 0
+            lag = lags.get((before.device, done.device), problem.comm_ticks)
+            lag = lag if before.device != done.device else 0
             if not fused and done.start < before.end + lag:
                 text = f"needs {_name(need)}, which is there at {before.end + lag}"
                 yield Violation("dependency", _name(key), done.start, text)
@@ -151,9 +157,9 @@ def _check_memory(problem: Problem, device: int, ops: tuple[TimedOp, ...]) -> It
     events: list[tuple[int, int, int, Op]] = []
     for timed in ops:
         for part in timed.op.parts:
-            if part.stage >= len(problem.stages):
+            if not _exists(problem, part):
                 continue  # reported as an unknown op
-            cost = problem.stages[part.stage]
+            cost = problem.cost(part.stream, part.stage)
             act, context = cost.activation_quanta, cost.context_quanta
             if part.kind is Kind.F:
                 events.append((timed.start, 1, act, timed.op))

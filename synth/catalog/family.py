@@ -76,6 +76,8 @@ class Family:
         routes = tuple((stream.name, stream.route) for stream in problem.streams)
         if routes != wanted.routes:
             return f"needs placement {self.placement}, the problem has {problem.placement}"
+        if not problem.is_chain:
+            return "needs stages that are a chain, the problem's are not"
         return self.constraint(problem)
 
     def predicted_idle(self, problem: Problem) -> int | None:
@@ -86,7 +88,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """The numbers of a problem whose stages all cost the same; what closed forms are made of."""
+    """What closed forms are made of: the numbers of a problem whose stages all cost the same."""
 
     devices: int
     microbatches: int
@@ -101,10 +103,10 @@ class Uniform:
 
 
 def uniform(problem: Problem) -> Uniform | None:
-    """The numbers closed forms are made of, or None when the stages differ in cost."""
-    cost = problem.stages[0]
-    if any(other != cost for other in problem.stages):
+    """The numbers closed forms are made of, or None when stages or hops differ."""
+    if len(problem.costs) > 1 or problem.links:
         return None
+    (cost,) = problem.costs
     return Uniform(
         devices=problem.devices,
         microbatches=problem.total_microbatches,

@@ -16,9 +16,9 @@ from synth.problem import Problem
 
 def _steady(problem: Problem) -> int | None:
     """Device 0 has P micro-batches under way and waits for the latency of their round trip."""
-    busiest = max(stage.forward_ticks + stage.fused_ticks for stage in problem.stages)
+    busiest = max(cost.forward_ticks + cost.fused_ticks for cost in problem.costs)
     microbatches, devices = problem.total_microbatches, problem.devices
-    if problem.comm_ticks == 0:
+    if problem.comm_ticks == 0 and not problem.links:
         return microbatches * busiest
     if uniform(problem) is None or microbatches % devices:
         return None

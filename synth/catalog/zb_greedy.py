@@ -29,7 +29,7 @@ def orders(problem: Problem, factor: int) -> Orders:
 
 
 def _search(problem: Problem, factor: int, *, eager: bool, small: bool) -> Orders:
-    most = max(stage.activation_quanta for stage in problem.stages)
+    most = max(cost.activation_quanta for cost in problem.costs)
     line = _Line(problem, factor * problem.devices * most, small)
     devices = range(problem.devices)
     for device in devices:
@@ -51,6 +51,8 @@ class _Line:
 
     def __init__(self, problem: Problem, limit: int, small: bool) -> None:
         self._problem, self._limit, self._small = problem, limit, small
+        (stream,) = problem.streams
+        self._costs = problem.costs_of(stream.name)
         count = problem.devices
         self.orders: list[list[Op]] = [[] for _ in range(count)]
         self._ends: list[dict[Kind, list[int]]] = [
@@ -68,15 +70,15 @@ class _Line:
     def first_backwards(self) -> list[int]:
         """When the first B could reach each device."""
         arrivals, time = [], self._clock[-1]
-        for stage in reversed(self._problem.stages):
+        for device, cost in reversed(list(enumerate(self._costs))):
             arrivals.append(time)
-            time += stage.backward_act_ticks + self._problem.comm_ticks
+            time += cost.backward_act_ticks + self._problem.lag(device, max(0, device - 1))
         return arrivals[::-1]
 
     def fill(self, device: int, arrival: int, eager: bool) -> None:
         """Run F's until the first B arrives, fewer than the device in front unless that ran all."""
         forwards = self._ends[device][Kind.F]
-        cost, most = self._problem.stages[device], self._problem.total_microbatches
+        cost, most = self._costs[device], self._problem.total_microbatches
         if device > 0:
             in_front = len(self._ends[device - 1][Kind.F])
             most = in_front if in_front == most else in_front - 1
@@ -94,7 +96,7 @@ class _Line:
         ready = self._arrival(device, kind)
         if ready is None:
             return
-        cost = self._problem.stages[device]
+        cost = self._costs[device]
         if kind is Kind.F:
             while self._held[device] + cost.activation_quanta > self._limit:
                 if not self._waiting(device):
@@ -131,10 +133,10 @@ class _Line:
         if not 0 <= source < len(self._ends):
             return own[index] if kind is Kind.B else 0
         ends = self._ends[source][kind]
-        return ends[index] + self._problem.comm_ticks if index < len(ends) else None
+        return ends[index] + self._problem.lag(source, device) if index < len(ends) else None
 
     def _run(self, device: int, kind: Kind, start: int) -> None:
-        cost, ends = self._problem.stages[device], self._ends[device][kind]
+        cost, ends = self._costs[device], self._ends[device][kind]
         op = Op(kind, len(ends), device)
         if self.orders[device]:
             self._idle[device] += start - self._clock[device]

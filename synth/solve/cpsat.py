@@ -21,6 +21,7 @@ from synth.schedule import Timeline
 from synth.solve.deadline import Deadline
 from synth.solve.incumbent import Incumbent
 from synth.solve.listing import Starts
+from synth.solve.meeting import meeting
 
 MAX_OPS = 5_000  # a larger model takes longer to build than to be of use
 
@@ -54,7 +55,8 @@ def improve(
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
-    horizon = value - 1 if folded.problem.objective is Objective.MAKESPAN else 3 * value
+    whole = folded.problem.objective is Objective.MAKESPAN
+    horizon = value - 1 if whole else meeting(folded.problem).length * value
     start = _starts(model, folded, horizon)
     _relations(model, folded, start)
     _devices(model, folded, start, horizon)
@@ -97,7 +99,7 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: 
     )
     if answer.starts is not None:
         incumbent.offer(folded.unfold(answer.starts), "CP-SAT")
-    if all(cost.split_is_best for cost in problem.stages):
+    if problem.split_is_best:
         ticks = min(answer.bound * step, incumbent.value)
         text = f"CP-SAT proved that nothing below {problem.units.time_text(ticks)} exists"
         incumbent.raise_bound(Bound(ticks, "CP-SAT", text))
@@ -168,7 +170,8 @@ def _memory(
     demands: list[int] = []
     intervals: list[Any] = []
     for f in forward:
-        cost = folded.problem.stages[folded.chains[f].stage]
+        chain = folded.chains[f]
+        cost = folded.problem.cost(chain.stream, chain.stage)
         act, context = cost.activation_quanta, cost.context_quanta
         if len(forward) == 1 and context in (0, act):
             return  # the memory relations say it all

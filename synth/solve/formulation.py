@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import pulp
 
 from synth.folding import Folded
+from synth.solve.meeting import meeting
 from synth.solve.windows import Windows
 
 Term = tuple["pulp.LpVariable | int", int]  # a counter, or a number where bounds fix it
@@ -79,7 +80,7 @@ class Model:
 def build(folded: Folded, windows: Windows, *, free_span: int | None = None) -> Model:
     """The model for given windows.
 
-    With `free_span`, every device but the one of the first stage places its own window of that many
+    With `free_span`, every device but the anchor places its own window of that many
     steps freely (`windows` then only limit where it may lie).
     """
     model = Model(folded, windows, pulp.LpProblem("schedule", pulp.LpMinimize))
@@ -101,7 +102,7 @@ def build(folded: Folded, windows: Windows, *, free_span: int | None = None) -> 
     for device in range(folded.problem.devices):
         _one_at_a_time(model, device)
         _memory(model, device)
-        if free_span is not None and device != folded.problem.streams[0].route[0]:
+        if free_span is not None and device != meeting(folded.problem).anchor:
             _free_window(model, device, free_span)
     return model
 

@@ -86,7 +86,7 @@ def shared_rooms(folded: Folded) -> dict[int, int]:
     rooms: dict[int, int] = {}
     for device, limit in enumerate(folded.problem.limits_quanta):
         forward = [c for c in folded.of_device(device) if chains[c].kind is Kind.F]
-        costs = {c: folded.problem.stages[chains[c].stage] for c in forward}
+        costs = {c: folded.problem.cost(chains[c].stream, chains[c].stage) for c in forward}
         if (
             limit is None
             or len(forward) < 2

@@ -16,6 +16,7 @@ from synth.solve.backends import Answer, Backend
 from synth.solve.deadline import Deadline
 from synth.solve.formulation import Model, build
 from synth.solve.incumbent import Incumbent
+from synth.solve.meeting import rooted
 from synth.solve.windows import free_windows, makespan_windows, relaxed_windows, span_windows
 
 MAX_TRIES = 3  # horizons that share the time of a call
@@ -112,7 +113,7 @@ def _try(
     model = build(up, span_windows(up, horizon))
     if _solve(model, backend, seconds) is Answer.FEASIBLE:
         return incumbent.offer(up.unfold(model.starts()), f"ILP, horizon {horizon}")
-    if len(incumbent.problem.streams) == 1:
+    if rooted(incumbent.problem):
         relaxed = build(down, relaxed_windows(down, horizon))
         if _solve(relaxed, backend, seconds) is Answer.INFEASIBLE:
             return _refuted(incumbent, (horizon + 1) * grids.step)
@@ -146,7 +147,7 @@ def _solve(model: Model, backend: Backend, seconds: float) -> Answer:
 def _refuted(incumbent: Incumbent, ticks: int) -> bool:
     """The ILP proved that no schedule of separate F, B and W has a value below `ticks`."""
     assert incumbent.value is not None
-    if not all(cost.split_is_best for cost in incumbent.problem.stages):
+    if not incumbent.problem.split_is_best:
         return False  # fused or paired ops, which the ILP does not know, may be faster
     units = incumbent.problem.units
     text = f"the ILP has no solution in less than {units.time_text(ticks)}"

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from synth.folding import Folded
 from synth.heads import NEVER, Heads, Relations, heads, one_machine, relate, tails
+from synth.solve.meeting import meeting, rooted
 
 FAR = -NEVER // 2  # later than any end that a closing device brings about
 
@@ -53,7 +54,7 @@ def span_windows(folded: Folded, horizon: int) -> Windows:
 
 
 def relaxed_windows(folded: Folded, horizon: int) -> Windows:
-    """What a single stream's schedules of that span fit into, seen from the first stage's device.
+    """What a rooted problem's schedules of that span fit into, seen from the first stage's device.
 
     With its clock set to the start of the first stage, the device of that stage runs the first F
     and the last B, so all F and B of the others lie within its window. Their W may end later and
@@ -68,15 +69,14 @@ def relaxed_windows(folded: Folded, horizon: int) -> Windows:
 def free_windows(folded: Folded, horizon: int) -> Windows:
     """Where ops can lie at all when every device has a window of that span somewhere.
 
-    The first stream's F and B lie within the window of the device that runs its first stage, and
-    every other device's window meets that one, so all lie within one horizon on either side of it.
-    With a single stream nothing lies before it.
+    A device so many meetings away from the anchor has its window within so many horizons on either
+    side of the anchor's. In a rooted problem nothing lies before it.
     """
-    devices = folded.problem.devices
-    anchor = folded.problem.streams[0].route[0]
-    start = 0 if len(folded.problem.streams) == 1 else horizon
-    opens = [start if d == anchor else 0 for d in range(devices)]
-    closes = [start + horizon * (1 if d == anchor else 2) for d in range(devices)]
+    distance = meeting(folded.problem).distance
+    before = 0 if rooted(folded.problem) else horizon
+    start = before * max(distance)
+    opens = [start - before * steps for steps in distance]
+    closes = [start + horizon * (steps + 1) for steps in distance]
     return _windows(_relate(folded), opens, closes)
 
 
