@@ -21,25 +21,31 @@ _COMMON = (
     "print.js",
 )
 _VIEW = (*_COMMON, "view.js")
-_PLAYGROUND = (*_COMMON, "simulate.js", "families.js", "frontier.js", "playground.js")
+_PLAYGROUND = (*_COMMON, "simulate.js", "families.js", "frontier.js", "library.js", "playground.js")
 
 
 def view_page(schedules: Sequence[Mapping[str, Any]], title: str) -> str:
     """The page that shows schedules, given as payloads, on one time axis."""
-    return _page("view.html", _VIEW, title, {"schedules": list(schedules)})
+    return _page("view", _VIEW, {"schedules": list(schedules)}, title)
 
 
 def playground_page(library: Sequence[Mapping[str, Any]]) -> str:
     """The page that makes handcrafted schedules live, beside those of a library of solved ones."""
+    remark = "handcrafted schedules, simulated here"
     data = {"library": list(library)}
-    return _page("playground.html", _PLAYGROUND, "pipesynth playground", data)
+    return _page("playground", _PLAYGROUND, data, "pipesynth playground", remark)
 
 
-def _page(template: str, scripts: Sequence[str], title: str, data: Mapping[str, Any]) -> str:
+def _page(
+    kind: str, scripts: Sequence[str], data: Mapping[str, Any], title: str, remark: str = ""
+) -> str:
     script = "\n".join(_asset(name) for name in scripts)
-    return Template(_asset(template)).substitute(
+    return Template(_asset("page.html")).substitute(
+        kind=kind,
         title=_escaped(title),
+        remark=_escaped(remark),
         style=_asset("page.css"),
+        content=_asset(f"{kind}.html"),
         data=_inert(json.dumps(data, separators=(",", ":"), allow_nan=False)),
         script=f'"use strict";\n(() => {{\n{script}\n}})();',
     )

@@ -21,20 +21,32 @@ class Card {
     this.element.hidden = !rows;
     if (!rows) return;
     this.element.replaceChildren(...rows.map(cardRow));
-    this.place(found);
-  }
-
-  // Beside the pointer, or beside the op where the keyboard chose it; never over the edge.
-  place(found) {
-    const { timeline, element } = this;
+    const { timeline } = this;
     const host = timeline.host.getBoundingClientRect();
     const { pointer } = timeline;
     const at = pointer && timeline.hover ? pointer : timeline.box(found.schedule, found.op);
+    this.place({ x: host.left + at.x, y: host.top + at.y, height: at.height || 0 });
+  }
+
+  // Say something of a part of the page that is no op.
+  tell(rows, box) {
+    this.element.hidden = false;
+    this.element.replaceChildren(...rows.map(cardRow));
+    this.place(box);
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+
+  // Beside the pointer, or beside what the keyboard chose; never over the edge.
+  place(at) {
+    const { element } = this;
     const [width, height] = [element.offsetWidth, element.offsetHeight];
-    let x = host.left + at.x + 16;
-    let y = host.top + at.y + (at.height || 0) + 18;
-    if (x + width > innerWidth - 8) x = Math.max(8, host.left + at.x - width - 16);
-    if (y + height > innerHeight - 8) y = Math.max(8, host.top + at.y - height - 18);
+    let x = at.x + 16;
+    let y = at.y + at.height + 18;
+    if (x + width > innerWidth - 8) x = Math.max(8, at.x - width - 16);
+    if (y + height > innerHeight - 8) y = Math.max(8, at.y - height - 18);
     element.style.transform = `translate(${Math.round(x)}px, ${Math.round(y)}px)`;
   }
 }

@@ -195,19 +195,30 @@ function zeroBubblePeak(s, depth) {
   return range(s.P, (r) => filledPeak(s, depth * (s.P - 1 - r), depth * r));
 }
 
-// Settings hold P, m, V, times and memory in tenths of a unit; every chunk gets its share of them.
+// Settings hold P, m, V, and times and memory in units; every chunk gets its share of them.
 function problemOf(family, settings) {
   const { P, m, V, times, limit, objective } = settings;
   const route = family.route({ P, V });
   const chunks = route.length / P;
-  const [f, b, w, comm, context] = times;
+  const [perTime, perMemory] = [gridOf(times.slice(0, 4)), gridOf(times.slice(4))];
+  const [f, b, w, comm] = times.map((time) => Math.round(time * perTime));
+  const context = Math.round(times[4] * perMemory);
   return {
     devices: P, placement: family.name, objective, time: "unit", memory: "activation unit",
-    ticksPerUnit: 10 * chunks, quantaPerUnit: 10 * chunks, comm: comm * chunks,
-    limits: range(P, () => (limit > 0 ? limit * 10 * chunks : null)),
+    ticksPerUnit: perTime * chunks, quantaPerUnit: perMemory * chunks, comm: comm * chunks,
+    limits: range(P, () => (limit > 0 ? limit * perMemory * chunks : null)),
     streams: [{ name: "", microbatches: m, route }],
-    stages: route.map(() => [f, b, w, b + w, f + b + w, 10, context]),
+    stages: route.map(() => [f, b, w, b + w, f + b + w, perMemory, context]),
   };
+}
+
+// The coarsest power of ten, from 10 up, of which all values are whole parts.
+function gridOf(values) {
+  let grid = 10;
+  while (grid < 1e6 && values.some((value) => Math.abs(grid * value - Math.round(grid * value)) > 1e-6)) {
+    grid *= 10;
+  }
+  return grid;
 }
 
 // The numbers formulas are made of.

@@ -82,7 +82,7 @@ function paintTitle(timeline, context, { schedule, top }) {
   write(timeline, context, panelText(schedule), x, y, { colour: colours.soft });
   const right = GUTTER + timeline.plot + 8;
   write(timeline, context, "busy", right + 34, y, { colour: colours.soft, align: "right" });
-  write(timeline, context, "peak", right + 92, y, { colour: colours.soft, align: "right" });
+  write(timeline, context, "peak", right + 100, y, { colour: colours.soft, align: "right" });
 }
 
 function panelText({ figures, measured, problem, invalid, note }) {
@@ -131,7 +131,7 @@ function paintRow(timeline, context, { schedule }, row) {
   const busy = percent(busyShare(schedule, row.device));
   write(timeline, context, busy, right + 34, y, { align: "right", colour: colours.soft });
   const [text, over] = peakText(schedule, row.device);
-  write(timeline, context, text, right + 92, y,
+  write(timeline, context, text, right + 100, y,
     { align: "right", colour: over ? colours.alarm : colours.soft });
 }
 

@@ -1,29 +1,35 @@
 // The page of `pipesynth playground`.
 
 const library = JSON.parse(document.getElementById("data").textContent).library.map(readSchedule);
+const groups = groupLibrary(library);
 const timeline = new Timeline(document.getElementById("timeline"));
 const card = new Card(document.getElementById("card"), timeline);
 timeline.onHover = (found) => card.show(found);
+const frontier = new Chart(document.getElementById("frontier"), card);
+const everyFile = new Chart(document.getElementById("files"), card);
 const controls = document.getElementById("controls");
 const shown = new Set(["1f1b", "zb-h1", "zb-h2"]);
+const TIMES = ["F", "B", "W", "c", "C"];
 let results = [];
 
-// P, m, V and the limit are whole; times and memory are tenths of a unit.
 function readSettings() {
-  const whole = (name) => Number(controls.elements[name].value);
-  const tenths = (name) => Math.round(10 * whole(name));
+  const value = (name) => Number(controls.elements[name].value);
   return {
-    P: whole("P"), m: whole("m"), V: whole("V"), limit: whole("limit"),
-    times: ["F", "B", "W", "c", "C"].map(tenths),
-    objective: controls.elements.objective.value,
+    P: value("P"), m: value("m"), V: value("V"), limit: value("limit"),
+    times: TIMES.map(value), objective: controls.elements.objective.value,
   };
 }
 
-function writeSettings({ P, m, V, times, limit, objective }) {
-  const values = { P, m, V, limit, objective };
-  ["F", "B", "W", "c", "C"].forEach((name, at) => { values[name] = times[at] / 10; });
+// Sliders go in tenths; one that is set to another value, or beyond its end, gives way.
+function writeSettings({ times, ...rest }) {
+  const values = { ...rest };
+  TIMES.forEach((name, at) => { values[name] = times[at]; });
   for (const [name, value] of Object.entries(values)) {
-    if (value !== undefined) controls.elements[name].value = value;
+    if (value === undefined) continue;
+    const control = controls.elements[name];
+    if (control.step && Number(value) > Number(control.max)) control.max = Math.ceil(value);
+    if (control.step && TIMES.includes(name)) control.step = Number.isInteger(10 * value) ? "0.1" : "any";
+    control.value = value;
   }
   update();
 }
@@ -34,12 +40,12 @@ function update() {
     const { value } = controls.elements[output.htmlFor.value];
     output.value = output.htmlFor.value === "limit" && value === "0" ? "none" : value;
   }
+  document.getElementById("asked").textContent = problemText(settings); // for paper, without sliders
   results = FAMILIES.map((family) => buildFamily(family, settings));
-  const solved = library.filter((schedule) => answers(schedule, settings));
+  const solved = groups.find((group) => group.settings && sameProblem(group.settings, settings))
+    ?.members ?? [];
   fillResults(document.getElementById("results"), results, solved);
-  const points = [...results.filter(({ schedule }) => schedule).map(craftedPoint),
-    ...solved.map(solvedPoint)];
-  drawFrontier(document.getElementById("frontier"), points, settings.limit);
+  drawCharts(settings, solved);
   const schedules = [
     ...results.filter(({ family, schedule }) => schedule && shown.has(family.name))
       .map(({ schedule }) => addIdle(schedule)),
@@ -59,58 +65,49 @@ function toggle(name) {
   update();
 }
 
-function peakOf({ memory, problem }) {
-  return Math.max(...memory.peaks) / problem.quantaPerUnit;
+// Above what answers the settings, below every file; the handcrafted stand in both.
+function drawCharts(settings, solved) {
+  const crafted = results.filter(({ schedule }) => schedule).map(craftedPoint);
+  const last = new Map(solved.map((schedule) => [schedule.problem.placement, schedule]));
+  const here = solved.map((schedule) => solvedPoint(schedule, {
+    series: schedule.problem.placement, shown: shown.has(schedule.label),
+    label: last.get(schedule.problem.placement) === schedule ? schedule.problem.placement : "",
+    press: () => toggle(schedule.label),
+  }));
+  frontier.draw([...crafted, ...here], settings.limit);
+  const all = groups.flatMap((group, at) => group.members.map((schedule) =>
+    solvedPoint(schedule, {
+      x: limitOf(schedule) / schedule.problem.devices, series: `${at} ${schedule.problem.placement}`,
+      shown: solved.includes(schedule) && shown.has(schedule.label),
+      faint: !solved.includes(schedule), press: () => open(group, schedule.label),
+    })));
+  document.getElementById("every").hidden = !all.length;
+  everyFile.draw([...crafted.map((point) => ({ ...point, x: point.x / settings.P, label: "" })), ...all],
+    settings.limit / settings.P);
+}
+
+// Go to a problem and show one of its solutions; where no slider can say it, nothing happens.
+function open({ settings }, label) {
+  if (!settings) return;
+  const same = sameProblem(settings, readSettings());
+  if (!same) shown.add(label);
+  else if (!shown.delete(label)) shown.add(label);
+  writeSettings(settings);
 }
 
 function craftedPoint({ family, schedule }) {
+  const peak = peakOf(schedule);
   return {
-    x: peakOf(schedule), y: schedule.figures.bubble, label: family.title, solved: false,
-    shown: shown.has(family.name), click: () => toggle(family.name),
-    title: `${family.title}: bubble ${percent(schedule.figures.bubble)}, holds ${peakOf(schedule)}`,
+    id: family.name, x: peak, y: schedule.figures.bubble, label: family.title, mark: "crafted",
+    shown: shown.has(family.name), press: () => toggle(family.name),
+    rows: [["", family.title], ["is", "handcrafted, at these settings"],
+      ["holds", number(peak)], ["bubble", percent(schedule.figures.bubble)]],
   };
-}
-
-function solvedPoint(schedule) {
-  const { figures, label, problem } = schedule;
-  const proof = figures.optimal ? "optimal" : `bound ${number(figures.bound)}`;
-  return {
-    x: peakOf(schedule), y: figures.bubble, label: problem.placement, solved: true,
-    shown: shown.has(label), click: () => toggle(label),
-    title: `${label}: ${problem.objective} ${number(figures[problem.objective])}, ${proof}`,
-  };
-}
-
-// The settings that a solved schedule of equal stages answers, null when sliders cannot be set so.
-function settingsOf({ problem }) {
-  const { devices: P, stages, streams, ticksPerUnit, quantaPerUnit, objective } = problem;
-  const [f, b, w, fused, , a, context] = stages[0];
-  const chunks = stages.length / P;
-  const times = [
-    ...[f, b, w].map((ticks) => (10 * ticks * chunks) / ticksPerUnit),
-    (10 * problem.comm) / ticksPerUnit, (10 * context * chunks) / quantaPerUnit,
-  ];
-  const m = streams.reduce((sum, stream) => sum + stream.microbatches, 0);
-  const even = fused === b + w && stages.every((cost) => cost.every((value, at) => value === stages[0][at]));
-  const whole = times.every((tenths) => Math.abs(tenths - Math.round(tenths)) < 1e-6);
-  const inRange = P <= 16 && m <= 64 && Math.max(...times) <= 40;
-  if (!even || !whole || !inRange || Math.abs((a * chunks) / quantaPerUnit - 1) > 1e-6) return null;
-  return { P, m, times: times.map(Math.round), objective };
-}
-
-function answers(schedule, settings) {
-  const own = settingsOf(schedule);
-  return own !== null && sameProblem(own, settings);
-}
-
-function sameProblem(a, b) {
-  return a.P === b.P && a.m === b.m && a.objective === b.objective
-    && a.times.every((value, at) => value === b.times[at]);
 }
 
 function fillResults(table, families, solved) {
-  const heads = ["", "schedule", "makespan", "span", "bubble", "idle by formula", "formula",
-    "simulated", "peak by formula", "formula", "simulated"];
+  const heads = ["", "schedule", "makespan", "span", "bubble", "idle by formula", "idle",
+    "simulated", "peak by formula", "peak", "simulated"];
   table.tHead.rows[0].replaceChildren(...heads.map((text, at) => Object.assign(
     document.createElement("th"), { textContent: text, className: [1, 5, 8].includes(at) ? "word" : "" })));
   table.tBodies[0].replaceChildren(
@@ -160,35 +157,29 @@ function agree(cell, formula, simulated) {
 
 function solvedRow(schedule) {
   const { figures, problem, label } = schedule;
-  const proof = figures.optimal ? "optimal" : `bound ${number(figures.bound)}`;
-  return resultRow(label, [`solved, ${problem.placement}`, number(figures.makespan),
-    number(figures.span), percent(figures.bubble), proof, "", "", "", "", number(peakOf(schedule))],
-  [0, 4]);
+  const row = resultRow(label, [`${figures.optimal ? "◆" : "◇"} ${problem.placement}, limit ${number(limitOf(schedule), 2)}`,
+    number(figures.makespan), number(figures.span), percent(figures.bubble), proofText(schedule),
+    "", "", `${label}.json`, "", number(peakOf(schedule))], [0, 4, 7]);
+  row.cells[5].title = figures.proof;
+  row.classList.add("solution");
+  return row;
 }
 
 function fillLibrary(select) {
-  const groups = [];
-  for (const schedule of library) {
-    const settings = settingsOf(schedule);
-    if (!settings) continue;
-    const group = groups.find((other) => sameProblem(other.settings, settings));
-    if (group) group.count++;
-    else groups.push({ settings, count: 1 });
-  }
-  select.closest("label").hidden = !groups.length;
-  groups.forEach(({ settings: { P, m, times, objective }, count }, at) => {
-    const [f, b, w, c, context] = times.map((tenths) => tenths / 10);
-    select.add(new Option(`P ${P}  m ${m}  F,B,W ${f},${b},${w}  hop ${c}  W memory ${context}  `
-      + `${objective}  (${count})`, at));
-  });
+  const known = groups.filter(({ settings }) => settings);
+  select.closest("label").hidden = !known.length;
+  known.forEach(({ settings, members }, at) =>
+    select.add(new Option(`${problemText(settings)}  (${members.length})`, at)));
   select.onchange = () => {
-    if (select.value !== "") writeSettings(groups[select.value].settings);
+    if (select.value !== "") writeSettings(known[select.value].settings);
   };
 }
 
+KEYS.push(["Tab, arrows", "from point to point of a chart"], ["Enter", "show a point's schedule"]);
+document.querySelector('[data-option="measured"]').hidden = true;
 controls.addEventListener("input", update);
 fillLibrary(document.getElementById("library"));
 bindPage(timeline, (colours) =>
   fillLegend(document.getElementById("legend"), timeline.schedules, colours));
 update();
-window.pipesynth = { timeline, results: () => results, set: writeSettings, settings: readSettings };
+window.pipesynth = { timeline, frontier, results: () => results, set: writeSettings, settings: readSettings };

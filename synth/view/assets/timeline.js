@@ -1,7 +1,7 @@
 // A canvas of schedules on one time axis, with zoom, pan, hover and selection.
 
 const GUTTER = 40;
-const MARGIN = 104;
+const MARGIN = 116;
 const AXIS = 24;
 const TITLE = 26;
 const ROW = { cell: 22, lane: 8, measured: 11, memory: 18, space: 5 };

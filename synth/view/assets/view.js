@@ -6,6 +6,7 @@ const timeline = new Timeline(document.getElementById("timeline"), { wheelZooms:
 const card = new Card(document.getElementById("card"), timeline);
 timeline.onHover = (found) => card.show(found);
 
+document.querySelector('[data-option="measured"]').hidden = !schedules.some(({ measured }) => measured);
 fillTable(document.getElementById("figures"), schedules);
 fillLegend(document.getElementById("legend"), schedules, timeline.colours);
 bindPage(timeline, (colours) => fillLegend(document.getElementById("legend"), schedules, colours));

@@ -9,6 +9,7 @@ from synth import catalog
 from synth.errors import UsageError
 from synth.placement import parse_placement
 from synth.problem import make_problem
+from synth.schedule import Certificate
 from synth.simulate import peaks
 from synth.view import payload, playground_page
 
@@ -116,14 +117,121 @@ def test_moving_a_slider_redraws(open_page):
     assert page.evaluate("window.pipesynth.timeline.schedules.length") == 4
 
 
-def test_solved_schedules_stand_in_the_frontier(open_page):
-    problem = make_problem(3, 6, memory=3)
-    schedule = catalog.build("zb-h1", problem)
-    twin = replace(schedule, problem=make_problem(3, 6, memory=4))
-    page = open_page(playground_page([payload(schedule, "a/k3"), payload(twin, "a/k4")]))
-    assert page.locator("#frontier .solved").count() == 0
+def library():
+    """Three solutions of one problem, of which one is proved, and one of a problem off the grid."""
+    found = {}
+    for memory, bound in ((3, 18), (4, 19), (5, 20)):
+        problem = make_problem(3, 6, memory=memory)
+        schedule = replace(catalog.build("zb-h1", problem), name="solved")
+        value = schedule.certificate.value
+        certificate = Certificate(value, bound, "fill: by hand")
+        found[f"a/k{memory}"] = replace(schedule, certificate=certificate)
+    fine = make_problem(2, 4, costs=("18.522", "18.086", "9.337"), comm="0.601", memory=2)
+    found["fine"] = catalog.build("zb-h1", fine)
+    return found
+
+
+@pytest.fixture
+def solved_page(open_page):
+    shown = [payload(schedule, label) for label, schedule in library().items()]
+    return open_page(playground_page(shown))
+
+
+def point(page, chart, label):
+    return page.locator(f'#{chart} [data-id="{label}"]')
+
+
+def test_solved_schedules_stand_in_the_frontier(solved_page):
+    page = solved_page
+    assert page.locator("#frontier .proved, #frontier .open").count() == 0
     page.locator("#library").select_option(index=1)
-    assert page.locator("#frontier .solved").count() == 2
     assert page.evaluate("window.pipesynth.settings().P") == 3
+    proved = {
+        label: schedule.certificate.optimal
+        for label, schedule in library().items()
+        if label != "fine"
+    }
+    assert set(proved.values()) == {True, False}
+    for label, optimal in proved.items():
+        assert optimal == ("proved" in point(page, "frontier", label).get_attribute("class"))
     page.locator('#results tr[data-family="a/k3"] input').check()
     assert "a/k3" in page.evaluate("window.pipesynth.timeline.schedules.map((s) => s.label)")
+
+
+def test_points_lie_at_their_limit_and_bubble(solved_page):
+    page = solved_page
+    page.locator("#library").select_option(index=1)
+    points = page.evaluate("window.pipesynth.frontier.points.map(({ id, x, y }) => [id, x, y])")
+    found = {label: (x, y) for label, x, y in points}
+    for label in ("a/k3", "a/k4", "a/k5"):
+        schedule = library()[label]
+        assert found[label] == pytest.approx((float(label[-1]), schedule.bubble))
+    held = max(peaks(library()["a/k3"].problem, library()["a/k3"].devices))
+    assert found["zb-h1"][0] == held  # a handcrafted one lies at the least limit that admits it
+
+
+def test_every_file_has_a_point_and_leads_to_its_problem(solved_page):
+    page = solved_page
+    labels = [
+        p.get_attribute("data-id") for p in page.locator("#files .proved, #files .open").all()
+    ]
+    assert sorted(labels) == sorted(library())
+    point(page, "files", "fine").click()
+    settings = page.evaluate("window.pipesynth.settings()")
+    assert (settings["P"], settings["m"]) == (2, 4)
+    assert settings["times"] == [18.522, 18.086, 9.337, 0.601, 1]
+    assert "fine" in page.evaluate("window.pipesynth.timeline.schedules.map((s) => s.label)")
+    # The page's own ZB-H1 has the times of the file, which holds the same.
+    own = page.evaluate("window.pipesynth.results().find((r) => r.family.name === 'zb-h1')")
+    units = library()["fine"].problem.units
+    makespan = units.ticks(library()["fine"].makespan)
+    assert own["schedule"]["figures"]["makespan"] == pytest.approx(makespan)
+
+
+def test_hovering_a_point_names_its_file(solved_page):
+    page = solved_page
+    point(page, "files", "a/k4").hover()
+    text = page.locator("#card").inner_text()
+    assert text.startswith("a/k4.json")
+    assert "P 3 m 6" in " ".join(text.split())
+    page.mouse.move(700, 5)
+    assert page.locator("#card").is_hidden()
+
+
+def test_the_keyboard_goes_from_point_to_point(solved_page):
+    page = solved_page
+    page.locator("#library").select_option(index=1)
+    start = page.evaluate("window.pipesynth.timeline.t0")
+    page.locator('#frontier [tabindex="0"]').focus()
+    names = set()
+    for _ in range(page.evaluate("window.pipesynth.frontier.points.length")):
+        names.add(page.evaluate("document.activeElement.dataset.id"))
+        page.keyboard.press("ArrowRight")
+    assert names >= {"a/k3", "a/k4", "a/k5", "1f1b", "zb-h1"}
+    assert page.evaluate("window.pipesynth.timeline.t0") == start  # the timeline did not pan
+    while page.evaluate("document.activeElement.dataset.id") != "a/k5":
+        page.keyboard.press("ArrowRight")
+    assert page.locator("#card").inner_text().startswith("a/k5.json")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.id") == "a/k5"  # drawn anew, not lost
+    assert point(page, "frontier", "a/k5").get_attribute("aria-pressed") == "true"
+
+
+def test_a_playground_without_a_library_has_one_chart(open_page):
+    page = open_page(playground_page([]))
+    assert page.locator("#every").is_hidden()
+    assert page.locator("#frontier .crafted").count() == len(FAMILIES)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_paper_has_the_charts_and_not_the_sliders(open_page, scheme):
+    shown = [payload(schedule, label) for label, schedule in library().items()]
+    page = open_page(playground_page(shown), color_scheme=scheme)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#frontier").is_visible()
+    assert page.locator("#files").is_visible()
+    assert page.locator("#controls").is_hidden()
+    assert page.locator("#asked").inner_text().startswith("P 4")
+    mark = "getComputedStyle(document.querySelector('#frontier .crafted .mark')).fill"
+    assert page.evaluate(mark) == "rgb(255, 255, 255)"
