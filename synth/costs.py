@@ -16,7 +16,8 @@ import msgspec
 
 from synth import __version__
 from synth.errors import FileError
-from synth.files import Count, Positive, one_line
+from synth.files import one_line
+from synth.problem_fields import Count, Positive
 
 FORMAT: Literal["pipesynth.costs"] = "pipesynth.costs"
 VERSION: Literal[1] = 1

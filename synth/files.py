@@ -11,70 +11,22 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from synth import __version__
 from synth.errors import FileError, ProblemError
 from synth.op import Op, parse_op
-from synth.problem import MAX_OPS, MAX_TOTAL_TICKS, Objective, Problem, StageCost, Stream, Units
+from synth.problem import MAX_OPS, Problem
+from synth.problem_fields import Count, ProblemField, Strict, problem_json, read_problem
 from synth.schedule import Certificate, Schedule, TimedOp
 
 FORMAT = "pipesynth.schedule"
 VERSION = 1
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL_TICKS)]
-Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOTAL_TICKS)]
 
-
-class _Strict(msgspec.Struct, forbid_unknown_fields=True):
-    """Base of the file's objects: unknown fields are refused."""
-
-
-class UnitsField(_Strict):
-    """How many ticks and quanta make one unit."""
-
-    time: str
-    ticks_per_unit: Positive
-    memory: str
-    quanta_per_unit: Positive
-
-
-class StageField(_Strict):
-    """Costs of one stage, in ticks and quanta."""
-
-    forward_ticks: Positive
-    backward_act_ticks: Positive
-    backward_wgt_ticks: Positive
-    fused_ticks: Positive
-    pair_ticks: Positive
-    activation_quanta: Count
-    context_quanta: Count
-
-
-class StreamField(_Strict):
-    """A stream: its name, micro-batches and the device of each stage."""
-
-    name: str
-    microbatches: Positive
-    route: list[Count]
-
-
-class ProblemField(_Strict):
-    """The problem that the schedule answers."""
-
-    devices: Positive
-    placement: str
-    objective: Literal["makespan", "span"]
-    units: UnitsField
-    comm_ticks: Count
-    limits_quanta: list[Count | None]
-    streams: list[StreamField]
-    stages: list[StageField]
-
-
-class CertificateField(_Strict):
+class CertificateField(Strict):
     """Value and proven bound in ticks, and what proves the bound."""
 
     value: Count
@@ -82,7 +34,7 @@ class CertificateField(_Strict):
     proof: str
 
 
-class OpField(_Strict):
+class OpField(Strict):
     """One op with its start and end in ticks."""
 
     op: str
@@ -90,7 +42,7 @@ class OpField(_Strict):
     end: Count
 
 
-class ScheduleFile(_Strict):
+class ScheduleFile(Strict):
     """A schedule file."""
 
     format: Literal["pipesynth.schedule"]
@@ -126,24 +78,6 @@ def dumps(schedule: Schedule) -> str:
         devices.append(f"    [\n{rows}\n    ]")
     body = ",\n".join(devices)
     return "{\n" + "\n".join(lines) + f'\n  "devices": [\n{body}\n  ]\n}}\n'
-
-
-def problem_json(problem: Problem) -> dict[str, Any]:
-    """A problem as plain JSON values."""
-    return {
-        "devices": problem.devices,
-        "placement": problem.placement,
-        "objective": str(problem.objective),
-        "units": _fields(problem.units),
-        "comm_ticks": problem.comm_ticks,
-        "limits_quanta": list(problem.limits_quanta),
-        "streams": [_fields(stream) for stream in problem.streams],
-        "stages": [_fields(stage) for stage in problem.stages],
-    }
-
-
-def _fields(value: Units | Stream | StageCost) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def pretty(value: object, indent: int = 2) -> str:
@@ -190,39 +124,6 @@ def _not_json(text: str | bytes, error: Exception) -> str:
 def one_line(error: Exception) -> str:
     """The text of an error without line breaks."""
     return " ".join(str(error).split())
-
-
-def read_problem(data: ProblemField, source: str) -> Problem:
-    """The problem that a file states. Raises FileError when it breaks a rule."""
-    if len(data.limits_quanta) != data.devices:
-        raise FileError(
-            f"{source}: {len(data.limits_quanta)} memory limits for {data.devices} devices "
-            "- at `$.problem.limits_quanta`"
-        )
-    try:
-        return Problem(
-            devices=data.devices,
-            placement=data.placement,
-            stages=tuple(
-                StageCost(**{name: getattr(stage, name) for name in StageCost.__slots__})
-                for stage in data.stages
-            ),
-            streams=tuple(
-                Stream(stream.name, stream.microbatches, tuple(stream.route))
-                for stream in data.streams
-            ),
-            comm_ticks=data.comm_ticks,
-            limits_quanta=tuple(data.limits_quanta),
-            objective=Objective(data.objective),
-            units=Units(
-                data.units.time,
-                data.units.ticks_per_unit,
-                data.units.memory,
-                data.units.quanta_per_unit,
-            ),
-        )
-    except ProblemError as error:
-        raise FileError(f"{source}: {error} - at `$.problem`") from None
 
 
 def _read_devices(

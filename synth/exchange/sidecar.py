@@ -13,8 +13,9 @@ import msgspec
 
 from synth import __version__
 from synth.errors import FileError
-from synth.files import ProblemField, one_line, pretty, problem_json, read_problem
+from synth.files import one_line, pretty
 from synth.problem import Problem
+from synth.problem_fields import ProblemField, problem_json, read_problem
 from synth.schedule import Schedule
 
 FORMAT = "pipesynth.sidecar"
