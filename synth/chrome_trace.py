@@ -44,8 +44,7 @@ def dumps(schedule: Schedule, measured: MeasuredStep | None = None) -> str:
     """The trace as text, one event a line."""
     scale = us_per_tick(schedule, measured)
     devices = _in_us(schedule, scale)
-    lag = schedule.problem.comm_ticks * scale
-    events = list(_events(schedule.problem, devices, "planned", lag, with_transfers=True))
+    events = list(_events(schedule.problem, devices, "planned", scale, with_transfers=True))
     if measured is not None:
         events += _events(
             schedule.problem, _measured_us(measured), "measured", 0, with_transfers=False
@@ -92,7 +91,7 @@ def _measured_us(step: MeasuredStep) -> Timeline:
 
 
 def _events(
-    problem: Problem, devices: Timeline, what: str, lag: float, *, with_transfers: bool
+    problem: Problem, devices: Timeline, what: str, scale: float, *, with_transfers: bool
 ) -> Iterator[Event]:
     first = 0 if what == "planned" else problem.devices
     for device, ops in enumerate(devices):
@@ -103,8 +102,8 @@ def _events(
         for timed in ops:
             yield _slice(timed, pid)
         yield from _counters(problem, ops, pid)
-    messages = _messages(problem, devices, lag)
-    if with_transfers and lag:
+    messages = _messages(problem, devices, scale)
+    if with_transfers and (problem.comm_ticks or problem.links):
         for device in range(problem.devices):
             yield from _transfers([m for m in messages if m.source == device], device, _SEND)
             yield from _transfers([m for m in messages if m.target == device], device, _RECEIVE)
@@ -142,8 +141,8 @@ def _counters(problem: Problem, ops: Sequence[TimedOp], pid: int) -> Iterator[Ev
         yield {"ph": "C", "name": "in flight", "pid": pid, "ts": point.tick, "args": args}
 
 
-def _messages(problem: Problem, devices: Timeline, lag: float) -> list[_Message]:
-    """Every message between devices, by the time at which it is made."""
+def _messages(problem: Problem, devices: Timeline, scale: float) -> list[_Message]:
+    """Every message between devices, by the time at which it is made; `scale` is us per tick."""
     at = {node: (d, t) for d, ops in enumerate(devices) for t in ops for node in t.op.nodes}
     found = []
     for node, (target, timed) in at.items():
@@ -154,6 +153,7 @@ def _messages(problem: Problem, devices: Timeline, lag: float) -> list[_Message]
                 continue
             source, made = at[before]
             if source != target:
+                lag = problem.lag(source, target) * scale
                 arrives = min(round(made.end + lag), max(timed.start, made.end))
                 found.append(_Message(before, node, source, target, made.end, arrives))
     return sorted(found, key=lambda message: (message.sent, message.arrives))

@@ -173,15 +173,14 @@ def lower(
         replicated: other ranks run the same program beside this one, so that every gradient is
             reduced, even where the program itself has a single holder of it.
     """
-    # Sorted by (time, computes before messages before reductions, sender, position, node).
+    # Sorted by (time, computes before messages before reductions, sender, position, node, stage).
     placed: list[list[tuple[tuple[int, ...], Instruction]]] = [[] for _ in schedule.devices]
     for rank, timed_ops in enumerate(schedule.devices):
         for position, timed in enumerate(timed_ops):
             placed[rank].append(((timed.end, 0, rank, position, 0), Compute(timed.op)))
             for index, node in enumerate(timed.op.nodes):
-                message = message_of(schedule.problem, node)
-                if message is not None:
-                    key = (timed.end, 1, rank, position, index)
+                for message in messages_of(schedule.problem, node):
+                    key = (timed.end, 1, rank, position, index, message.consumer.stage)
                     placed[rank].append((key, Send(message)))
                     placed[message.channel.target].append((key, Receive(message)))
     for end, reduce in _reductions(schedule, shared, replicated=replicated):
@@ -211,25 +210,25 @@ def _reductions(
             yield end, Reduce(stages, tuple(sorted(holders)))
 
 
-def successor(problem: Problem, node: Op) -> Op | None:
-    """The F or B node on the neighbouring stage that needs the result of this node, if any."""
-    if node.kind is Kind.F and node.stage + 1 < len(problem.stages):
-        return Op(Kind.F, node.microbatch, node.stage + 1, node.stream)
-    if node.kind is Kind.B and node.stage > 0:
-        return Op(Kind.B, node.microbatch, node.stage - 1, node.stream)
-    return None
+def successors(problem: Problem, node: Op) -> Iterator[Op]:
+    """The F or B nodes on other stages that need the result of this node."""
+    if node.kind is Kind.F:
+        stages = problem.behind(node.stage)
+    elif node.kind is Kind.B:
+        stages = problem.before(node.stage)
+    else:
+        return
+    for stage in stages:
+        yield Op(node.kind, node.microbatch, stage, node.stream)
 
 
-def message_of(problem: Problem, node: Op) -> Message | None:
-    """The message that a node's result travels in; None where it stays on its device."""
-    consumer = successor(problem, node)
-    if consumer is None:
-        return None
-    source, target = problem.device(node), problem.device(consumer)
-    if source == target:
-        return None
+def messages_of(problem: Problem, node: Op) -> Iterator[Message]:
+    """The messages that a node's result travels in: one to each stage on another device."""
     direction = Direction.ACTIVATIONS if node.kind is Kind.F else Direction.GRADIENTS
-    return Message(Channel(source, target, node.stream, direction), node, consumer)
+    for consumer in successors(problem, node):
+        source, target = problem.device(node), problem.device(consumer)
+        if source != target:
+            yield Message(Channel(source, target, node.stream, direction), node, consumer)
 
 
 def sends_done_at(program: Program, rank: int) -> dict[Message, tuple[Message, ...]]:
@@ -269,19 +268,26 @@ def _places(steps: tuple[Instruction, ...]) -> dict[Op | Message, int]:
 
 
 def program_json(program: Program) -> dict[str, Any]:
-    """The program as plain JSON values, one object per instruction."""
+    """The program as plain JSON values, one object per instruction.
+
+    Where results go anywhere but to the neighbouring stage, every message also names its consumer.
+    """
+    messages = [step.message for steps in program.ranks for step in steps if isinstance(step, Send)]
+    branches = any(abs(m.producer.stage - m.consumer.stage) != 1 for m in messages)
     return {
         "format": "pipesynth.program",
         "version": 1,
-        "ranks": [[_step_json(step) for step in steps] for steps in program.ranks],
+        "ranks": [[_step_json(step, branches) for step in steps] for steps in program.ranks],
     }
 
 
-def _step_json(step: Instruction) -> dict[str, Any]:
+def _step_json(step: Instruction, branches: bool) -> dict[str, Any]:
     if isinstance(step, Compute):
         return {"compute": str(step.op)}
     if isinstance(step, Reduce):
         return {"reduce": list(step.stages), "ranks": list(step.ranks)}
+    message = step.message
+    consumer = {"for": str(message.consumer)} if branches else {}
     if isinstance(step, Send):
-        return {"send": str(step.message.producer), "to": step.message.channel.target}
-    return {"receive": str(step.message.producer), "from": step.message.channel.source}
+        return {"send": str(message.producer), "to": message.channel.target, **consumer}
+    return {"receive": str(message.producer), "from": message.channel.source, **consumer}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from synth.errors import InvalidScheduleError
-from synth.lower import Channel, Compute, Instruction, Program, Receive, Reduce, Send
+from synth.lower import Channel, Compute, Instruction, Message, Program, Receive, Reduce, Send
 from synth.op import Kind, Op
 
 Communicator = Callable[[Channel], Hashable]
@@ -70,8 +70,8 @@ def _check_own_order(program: Program) -> None:
 
 def _check_channel_order(program: Program) -> None:
     """The k-th send of a channel meets the k-th receive; each must be the same message."""
-    sends: dict[Channel, list[Op]] = {}
-    receives: dict[Channel, list[Op]] = {}
+    sends: dict[Channel, list[Message]] = {}
+    receives: dict[Channel, list[Message]] = {}
     for rank, steps in enumerate(program.ranks):
         for step in steps:
             if not isinstance(step, Send | Receive):
@@ -81,14 +81,17 @@ def _check_channel_order(program: Program) -> None:
             if end != rank:
                 raise InvalidScheduleError(f"rank {rank}: the {step} belongs to rank {end}")
             side = sends if isinstance(step, Send) else receives
-            side.setdefault(channel, []).append(step.message.producer)
+            side.setdefault(channel, []).append(step.message)
     for channel in sorted(sends.keys() | receives.keys()):
         sent, received = sends.get(channel, []), receives.get(channel, [])
         for k, (out, into) in enumerate(zip(sent, received, strict=False)):
             if out != into:
+                names = [str(out.producer), str(into.producer)]
+                if out.producer == into.producer:
+                    names = [f"{m.producer} for {m.consumer}" for m in (out, into)]
                 raise InvalidScheduleError(
-                    f"channel {channel}: message {k} is {out} where rank {channel.source} sends "
-                    f"it and {into} where rank {channel.target} receives it"
+                    f"channel {channel}: message {k} is {names[0]} where rank {channel.source} "
+                    f"sends it and {names[1]} where rank {channel.target} receives it"
                 )
         if len(sent) != len(received):
             raise InvalidScheduleError(
@@ -145,19 +148,22 @@ class _Replay:
     position: list[int] = field(init=False)
     queues: dict[Hashable, dict[int, deque[Send | Receive]]] = field(init=False)
     """What each rank has issued on each communicator and is not yet complete."""
-    arrived: set[Op] = field(init=False)
-    """Consumers whose message has come."""
-    expected: list[set[Op]] = field(init=False)
-    """Per rank the consumers that need a message."""
+    arrived: set[Message] = field(init=False)
+    """The messages that have come."""
+    expected: list[dict[Op, list[Message]]] = field(init=False)
+    """Per rank and consumer the messages that it needs."""
 
     def __post_init__(self) -> None:
         self.position = [0] * len(self.program.ranks)
         self.queues = {}
         self.arrived = set()
-        self.expected = [
-            {step.message.consumer for step in steps if isinstance(step, Receive)}
-            for steps in self.program.ranks
-        ]
+        self.expected = []
+        for steps in self.program.ranks:
+            needed: dict[Op, list[Message]] = {}
+            for step in steps:
+                if isinstance(step, Receive):
+                    needed.setdefault(step.message.consumer, []).append(step.message)
+            self.expected.append(needed)
 
     @property
     def finished(self) -> bool:
@@ -193,11 +199,12 @@ class _Replay:
                 self.queues.setdefault(key, {}).setdefault(rank, deque()).append(step)
                 yield key
 
-    def _missing(self, rank: int, step: Compute) -> Iterator[Op]:
+    def _missing(self, rank: int, step: Compute) -> Iterator[Message]:
         return (
-            node
+            message
             for node in step.op.nodes
-            if node in self.expected[rank] and node not in self.arrived
+            for message in self.expected[rank].get(node, ())
+            if message not in self.arrived
         )
 
     def _deliver(self, rank: int, key: Hashable) -> Iterator[int]:
@@ -212,7 +219,7 @@ class _Replay:
             peer = _peer(queue[0])
             facing = queues.get(peer)
             if facing and _peer(facing[0]) == rank and facing[0].message == queue[0].message:
-                self.arrived.add(queue[0].message.consumer)
+                self.arrived.add(queue[0].message)
                 yield queue[0].message.channel.target
                 queue.popleft()
                 facing.popleft()
@@ -244,8 +251,8 @@ class _Replay:
         step = at.step
         assert not isinstance(step, Reduce), "nothing waits for a reduction"
         if isinstance(step, Compute):
-            consumer = next(self._missing(at.rank, step))
-            return _Waiting(at.rank, self._receive_of(at.rank, consumer))
+            message = next(self._missing(at.rank, step))
+            return _Waiting(at.rank, self._receive_of(at.rank, message))
         queues = self.queues[self.communicator(step.message.channel)]
         head = queues[at.rank][0]
         if head is not step:
@@ -256,13 +263,13 @@ class _Replay:
             return _Waiting(peer, facing[0])
         return _Waiting(peer, self.program.ranks[peer][self.position[peer]])
 
-    def _receive_of(self, rank: int, consumer: Op) -> Receive:
-        """The receive that feeds a consumer; it goes before it, so it has been issued."""
+    def _receive_of(self, rank: int, message: Message) -> Receive:
+        """The receive of a message; it goes before its consumer, so it has been issued."""
         return next(
             step
             for queues in self.queues.values()
             for step in queues.get(rank, ())
-            if isinstance(step, Receive) and step.message.consumer == consumer
+            if isinstance(step, Receive) and step.message == message
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from synth.costs import Costs
 from synth.problem import Problem
 
@@ -22,8 +20,9 @@ def sent_bytes(problem: Problem, costs: Costs) -> int | None:
     else:
         return None
     return sum(
-        2 * stream.microbatches * size
+        2 * stream.microbatches * outputs[source]
         for stream in problem.streams
-        for size, (here, there) in zip(outputs, pairwise(stream.route), strict=False)
-        if here != there
+        for stage, device in enumerate(stream.route)
+        for source in problem.before(stage)
+        if stream.route[source] != device
     )

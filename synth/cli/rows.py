@@ -51,11 +51,15 @@ def title(reference: Problem) -> str:
     ticks = reference.units.ticks
     costs = " | ".join(
         ",".join(number(ticks(time)) for time in _times(cost))
-        for cost in dict.fromkeys(reference.stages)
+        for cost in dict.fromkeys(
+            cost for stream in reference.streams for cost in reference.costs_of(stream.name)
+        )
     )
+    lags = [reference.comm_ticks, *(link.lag_ticks for link in reference.links)]
+    hops = " | ".join(number(ticks(lag)) for lag in dict.fromkeys(lags))
     return (
         f"{reference.devices} devices, {reference.total_microbatches} micro-batches, "
-        f"F,B,W {costs}, hop {number(ticks(reference.comm_ticks))}, "
+        f"F,B,W {costs}, hop {hops}, "
         f"{limit_text(shared_limit(reference))}, objective {reference.objective}"
     )
 

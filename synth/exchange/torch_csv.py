@@ -63,6 +63,11 @@ def _check_sayable(schedule: Schedule) -> None:
             f"{schedule.name} has {len(streams)} streams ({names}), and torch's CSV cannot tell "
             "them apart: it holds each stage on one rank; export the program instead"
         )
+    if not schedule.problem.is_chain:
+        raise UsageError(
+            f"the stages of {schedule.name} are not a chain, and torch's CSV knows no others: it "
+            "hands every result to the next stage; export the program instead"
+        )
     last = len(schedule.problem.stages) - 1
     ends = schedule.orders[streams[0].route[last]]
     finished = [op.microbatch for op in ends if op.stage == last and op.kind in (Kind.F, Kind.FB)]

@@ -15,6 +15,7 @@ from itertools import permutations
 from synth.folding import KINDS, Folded
 from synth.heads import Heads, heads, relate, tails
 from synth.op import Kind, Op
+from synth.paths import alone
 from synth.problem import Objective, Problem
 from synth.schedule import Orders
 
@@ -112,17 +113,18 @@ def _rank(folded: Folded, index: int, kinds: tuple[Kind, ...]) -> float:
 
 
 def one_by_one(problem: Problem) -> Orders:
-    """Every micro-batch alone, all its F, then its B and W: fits whenever anything does."""
+    """Every micro-batch alone: with stages that are a chain it fits whenever anything does."""
     rows: list[list[Op]] = [[] for _ in range(problem.devices)]
+    order = alone(problem)
     for microbatch in range(max(stream.microbatches for stream in problem.streams)):
         for stream in problem.streams:
             if microbatch >= stream.microbatches:
                 continue
-            for stage, device in enumerate(stream.route):
-                rows[device].append(Op(Kind.F, microbatch, stage, stream.name))
-            for stage, device in reversed(list(enumerate(stream.route))):
-                rows[device].append(Op(Kind.B, microbatch, stage, stream.name))
-                rows[device].append(Op(Kind.W, microbatch, stage, stream.name))
+            for kind, stage in order:
+                row = rows[stream.route[stage]]
+                row.append(Op(kind, microbatch, stage, stream.name))
+                if kind is Kind.B:
+                    row.append(Op(Kind.W, microbatch, stage, stream.name))
     return tuple(tuple(row) for row in rows)
 
 
