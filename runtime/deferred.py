@@ -20,11 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from runtime.autograd import backward
 from runtime.deferred_ops import REDIRECTED, REENTERED
 from runtime.deferred_rules import Operation, Rule
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as one is made per layer and B
 class WeightWork:
     """The weight gradient that one layer still owes for one micro-batch."""
 
@@ -59,11 +60,9 @@ class Deferral(TorchFunctionMode):
 
     def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
         """Adds to the gradients of all leaves but the split parameters, whose work it queues."""
-        # Graph edges instead of tensors, or the mode would take the call for an operation and be
-        # off inside. It has to be on for layers that run their forward again in the backward.
-        edges = [torch.autograd.graph.get_gradient_edge(output) for output in outputs]
+        # The mode has to be on for layers that run their forward again in the backward.
         with self:
-            torch.autograd.backward(edges, gradients)
+            backward(outputs, gradients)
 
     def run(self) -> None:
         """Does the queued work, first in first out, letting go of each piece when it is done."""
@@ -83,10 +82,10 @@ class Deferral(TorchFunctionMode):
                     total = gradient if partial is None else partial + gradient
                     if uses[parameter]:
                         sums[parameter] = total
-                    elif parameter.grad is None:
+                    elif (present := parameter.grad) is None:
                         parameter.grad = total.to(parameter.dtype)
                     else:
-                        parameter.grad += total
+                        present.add_(total)
 
     def __torch_function__(
         self,
@@ -95,12 +94,13 @@ class Deferral(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        kwargs = kwargs or {}
         if func in REENTERED:
             # A mode is off while it handles a call; the calls made inside are to be seen too.
             with self:
-                return REENTERED[func](*args, **(kwargs or {}))
+                return REENTERED[func](*args, **kwargs)
         if func in REDIRECTED and torch.is_grad_enabled():
-            found = REDIRECTED[func](*args, **(kwargs or {}))
+            found = REDIRECTED[func](*args, **kwargs)
             if found is not None and self._splits(found.weight, found.bias):
                 lower = _autocast_type(found)
                 layer_input = found.layer_input
@@ -109,7 +109,7 @@ class Deferral(TorchFunctionMode):
                 return _InputGradientOnly.apply(  # type: ignore[no-untyped-call]
                     self, found.rule, lower, layer_input, found.weight, found.bias
                 )
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
     def _splits(self, weight: Tensor, bias: Tensor | None) -> bool:
         """Whether W can add to the gradients of these tensors later."""
@@ -154,17 +154,16 @@ class _InputGradientOnly(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         layer_input, weight = ctx.saved_tensors
-        # Detached, or the queue would keep the whole graph before this layer alive.
-        owed = WeightWork(
-            ctx.rule, ctx.weight, ctx.bias, layer_input.detach(), gradients[0].detach()
-        )
-        ctx.deferral.queue.append(owed)
+        (gradient,) = gradients
+        # Detached, or the queue would keep the whole graph before this layer alive. Nothing else
+        # needs that: a backward that makes no graph of its own runs without gradients.
+        kept = layer_input.detach()
+        ctx.deferral.queue.append(WeightWork(ctx.rule, ctx.weight, ctx.bias, kept, gradient))
         if not ctx.needs_input_grad[3]:
             return None, None, None, None, None, None
-        with torch.no_grad():
-            if ctx.lower is not None:
-                weight = _lowered(weight, ctx.lower)
-            passed_on = ctx.rule.input_gradient(gradients[0], layer_input, weight)
+        if ctx.lower is not None:
+            weight = _lowered(weight, ctx.lower)
+        passed_on = ctx.rule.input_gradient(gradient, kept, weight)
         return None, None, None, passed_on, None, None
 
 

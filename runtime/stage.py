@@ -10,11 +10,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from runtime.autograd import backward
 from runtime.deferred import Deferral, unsplit
 from runtime.values import Gradients, Values, as_values, expecting, renewed, tensors
 
 Loss = Callable[[Any, Any], Tensor]
 """Mean loss of (what the last stage returns, target)."""
+
+_NOTHING = nullcontext()
 
 
 class Stage(Protocol):
@@ -50,7 +53,7 @@ class Stage(Protocol):
         """What has to be added up over the ranks that hold a replica of this stage, in place."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as one is made per F
 class _Running:
     """A micro-batch between its F and its B."""
 
@@ -93,13 +96,13 @@ class ModuleStage:
     ) -> Values:
         """F: see `Stage`."""
         deferral = Deferral() if split else None
-        mode = nullcontext() if deferral is None or self.compiled else deferral
-        with self.autocast or nullcontext(), mode:
+        mode = _NOTHING if deferral is None or self.compiled else deferral
+        with self.autocast or _NOTHING, mode:
             result = self.module(**inputs) if isinstance(inputs, dict) else self.module(*inputs)
             if self.loss is not None:
                 assert target is not None, "the last stage needs a target"
                 result = self.loss(result, target)
-        outputs = as_values(result, f"what {type(self.module).__name__} returns")
+        outputs = self._as_values(result)
         self._running[microbatch] = _Running(inputs, outputs, deferral)
         if deferral is not None and self.unsplit is None:
             self.unsplit = tuple(unsplit(self.module, deferral))
@@ -124,7 +127,7 @@ class ModuleStage:
         """BW: see `Stage`."""
         running = self._running.pop(microbatch)
         if outputs := expecting(running.outputs):
-            torch.autograd.backward(outputs, gradients)
+            backward(outputs, gradients)
         return _gradients_of(running.inputs)
 
     def discard(self) -> None:
@@ -135,6 +138,11 @@ class ModuleStage:
         """See `Stage`."""
         trained = (p for p in self.module.parameters() if p.requires_grad)
         return [gradient_of(p) for p in trained if p not in self.elsewhere]
+
+    def _as_values(self, result: Any) -> Values:
+        if isinstance(result, Tensor):
+            return (result,)
+        return as_values(result, f"what {type(self.module).__name__} returns")
 
 
 def gradient_of(parameter: Tensor) -> Tensor:
