@@ -96,7 +96,7 @@ def choose(
     """Solve on every placement and take the fastest; of equals the one with fewer parameters.
 
     The most promising come first and share the time evenly, what one leaves going to the others. A
-    placement whose bound cannot beat the best so far is not searched.
+    placement whose bound cannot beat the best so far is not searched, nor any after Ctrl-C.
     """
     entries: dict[str, Tried] = {}
     candidates = []
@@ -116,7 +116,20 @@ def choose(
             left = max(0.0, left - entry.result.seconds)
         if entry.value is not None and (best is None or _key(entry) < _key(best)):
             best = entry
+        if entry.result is not None and entry.result.interrupted:
+            entries |= _untried(candidates[place + 1 :])
+            break
     return Choice(best, tuple(entries[placement] for placement in placements))
+
+
+def _untried(candidates: Sequence[_Candidate]) -> dict[str, Tried]:
+    """What Ctrl-C left no time for."""
+    return {
+        left.placement: Tried(
+            left.placement, left.problem, bound=left.bound.value, reason="interrupted"
+        )
+        for left in candidates
+    }
 
 
 def _candidate(make: Make, rank: int, placement: str) -> _Candidate | Tried:

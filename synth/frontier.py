@@ -105,11 +105,14 @@ def sweep(
 ) -> tuple[Point, ...]:
     """A point for each limit, or from the least one up in steps until more memory gains nothing.
 
-    The step is what a micro-batch holds on a device where none is given. Raises InfeasibleError
-    when no limit leaves room for a schedule.
+    The step is what a micro-batch holds on a device where none is given. A search that Ctrl-C ended
+    makes the last point. Raises InfeasibleError when no limit leaves room for a schedule, and
+    KeyboardInterrupt when Ctrl-C comes before the first point.
     """
     free = make(None)
     result = search(free)
+    if result.interrupted:
+        raise KeyboardInterrupt
     known = [] if result.schedule is None else [result.schedule]
     proof = _Proof(result.bound or 0, result.proof)
     if limits is None:
@@ -117,14 +120,20 @@ def sweep(
         grid = _upward(least_limit(make, chosen), chosen) if chosen else iter([chosen])
     else:
         grid = iter(sorted(set(limits)))
-    points = []
-    for limit in grid:
-        point = _point(make, limit, search, known, proof)
-        points.append(point)
-        if point.schedule is not None:
-            known.append(point.schedule)
-        if limits is None and (result.schedule is None or _reaches(point, result.schedule)):
-            break
+    points: list[Point] = []
+    try:
+        for limit in grid:
+            point = _point(make, limit, search, known, proof)
+            points.append(point)
+            if point.schedule is not None:
+                known.append(point.schedule)
+            enough = result.schedule is None or _reaches(point, result.schedule)
+            if point.result.interrupted or (limits is None and enough):
+                break
+    except KeyboardInterrupt:  # between two searches
+        if not points:
+            raise
+        points[-1] = replace(points[-1], result=replace(points[-1].result, interrupted=True))
     return _proved(points)
 
 
@@ -160,7 +169,8 @@ def _point(
     if found.bound is not None:
         proofs.append(_Proof(found.bound, found.proof))
     best = _best([found.schedule, best])
-    return Point(problem, limit, _result(problem, best, proofs, found.seconds))
+    done = _result(problem, best, proofs, found.seconds)
+    return Point(problem, limit, replace(done, interrupted=found.interrupted))
 
 
 def _restated(schedule: Schedule, problem: Problem) -> Schedule | None:
@@ -201,7 +211,7 @@ def _proved(points: Sequence[Point]) -> tuple[Point, ...]:
         if result.bound is not None:
             own = _Proof(result.bound, result.proof)
             better = _result(point.problem, result.schedule, [own, proof], result.seconds)
-            point = replace(point, result=better)
+            point = replace(point, result=replace(better, interrupted=result.interrupted))
             proof = max(own, proof, key=lambda proof: proof.value)
         proved.append(point)
     return tuple(reversed(proved))

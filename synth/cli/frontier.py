@@ -60,7 +60,10 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def command(args: argparse.Namespace) -> int:
-    """Solve for every limit on every placement, print the table and draw it."""
+    """Solve for every limit on every placement, print the table and draw it.
+
+    Ctrl-C ends the run after the point being searched.
+    """
     _check(args)
     placements = (args.placements or args.placement or "linear,v,bidirectional").split(",")
     lines: dict[str, list[Point]] = {}
@@ -70,6 +73,13 @@ def command(args: argparse.Namespace) -> int:
             lines[placement] = _line(args, placement)
         except InfeasibleError as error:
             reasons[placement] = str(error)
+        except KeyboardInterrupt:
+            if not lines:
+                raise
+            break
+        else:
+            if lines[placement][-1].result.interrupted:
+                break
     document = _document(lines, reasons)
     found = {name: line for name, line in lines.items() if any(point.schedule for point in line)}
     if args.output is not None and (found or args.output.endswith(".json")):

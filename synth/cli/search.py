@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from synth.cli.output import log
 
 if TYPE_CHECKING:
     from synth.problem import Problem
     from synth.solve import SolveResult
+    from synth.solve.report import Progress
 
 
 def add_search_options(
@@ -52,17 +53,36 @@ def _seed(text: str) -> int:
 
 
 def search(args: argparse.Namespace, problem: Problem, seconds: float | None = None) -> SolveResult:
-    """Solve in the seconds given, or those typed, and fuse B and W where that is faster."""
+    """Solve in the seconds given, or those typed, and fuse B and W where that is faster.
+
+    Ctrl-C ends it with the best schedule so far.
+    """
     from synth.solve import solve
 
-    result = solve(
-        problem,
-        time_limit_s=args.time_limit if seconds is None else seconds,
-        seed=args.seed,
-        backend=args.solver,
-        progress=None if args.quiet else log,
-    )
-    return _fused(result)
+    with _shown(args.quiet) as progress:
+        result = solve(
+            problem,
+            time_limit_s=args.time_limit if seconds is None else seconds,
+            seed=args.seed,
+            backend=args.solver,
+            progress=progress,
+            apart=True,
+        )
+        return _fused(result)
+
+
+@contextmanager
+def _shown(quiet: bool) -> Iterator[Progress | None]:
+    """What shows the progress on stderr; None for nothing."""
+    from synth.cli.progress import ProgressLine, log_news, updates_in_place
+
+    if quiet:
+        yield None
+    elif updates_in_place():
+        with ProgressLine() as line:
+            yield line
+    else:
+        yield log_news
 
 
 def _fused(result: SolveResult) -> SolveResult:
@@ -71,6 +91,9 @@ def _fused(result: SolveResult) -> SolveResult:
 
     if result.schedule is None:
         return result
-    schedule = fuse(result.schedule)
+    try:
+        schedule = fuse(result.schedule)
+    except KeyboardInterrupt:
+        return replace(result, interrupted=True)
     optimal = schedule.certificate.optimal
     return replace(result, schedule=schedule, status=Status.OPTIMAL if optimal else Status.FEASIBLE)

@@ -92,6 +92,8 @@ def _failure(result: SolveResult, time_limit_s: float) -> PipesynthError | None:
         return None
     if result.status is Status.INFEASIBLE:
         return InfeasibleError(f"infeasible: {result.proof}")
+    if result.interrupted:
+        raise KeyboardInterrupt  # with nothing to show for it
     return NothingFoundError(
         f"no schedule found in {time_limit_s:g} s; raise --time-limit or the memory limit"
     )

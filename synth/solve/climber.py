@@ -6,15 +6,11 @@ it was last asked; what it does depends on the seed and the steps alone, not on 
 
 from __future__ import annotations
 
-import os
-import pickle
-import select
-import subprocess
-import sys
 from itertools import islice
 
 from synth.folding import Folded, fold
 from synth.problem import Problem
+from synth.solve.beside import Beside, Caller
 from synth.solve.climb import climb, worth
 from synth.solve.listing import Starts
 
@@ -23,46 +19,26 @@ class Climber:
     """A climb that runs beside the caller. Use as a context manager; it never outlives it."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from synth.solve.climber import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is for the caller, who then ends this
-        )
-        self._send((problem, seed))
+        self._process = Beside("synth.solve.climber")
+        self._process.send((problem, seed))
 
     def __enter__(self) -> Climber:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+        self._process.__exit__()
 
     def ask(self, steps: int) -> None:
         """Let it take so many steps."""
-        self._send(steps)
+        self._process.send(steps)
 
     def answer(self, seconds: float) -> Starts | None:
         """The best start times of those steps; None if it fails, or takes longer than that."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-        if not ready:
-            return None
         try:
-            found: Starts | None = pickle.load(self._process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
+            found: Starts | None = self._process.receive(seconds)
+        except EOFError:
             return None  # it was killed: the search goes on without it
         return found
-
-    def _send(self, message: object) -> None:
-        assert self._process.stdin is not None
-        try:
-            pickle.dump(message, self._process.stdin)
-            self._process.stdin.flush()
-        except OSError:
-            pass  # it was killed: `answer` says so
 
 
 def best_of(folded: Folded, steps: list[Starts | None]) -> Starts | None:
@@ -72,15 +48,10 @@ def best_of(folded: Folded, steps: list[Starts | None]) -> Starts | None:
 
 
 def main() -> None:
-    """Serve one caller over standard input and output."""
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
-    problem, seed = pickle.load(source)
+    """Serve one caller."""
+    caller = Caller()
+    problem, seed = caller.receive()
     folded = fold(problem, 1)
     steps = climb(folded, seed)
     while True:
-        try:
-            count = pickle.load(source)
-        except EOFError:
-            return
-        pickle.dump(best_of(folded, list(islice(steps, count))), sink)
-        sink.flush()
+        caller.send(best_of(folded, list(islice(steps, caller.receive()))))

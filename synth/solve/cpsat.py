@@ -7,7 +7,7 @@ the same; elsewhere it is a cumulative resource.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -47,10 +47,12 @@ def improve(
     slice_s: float,
     deadline: Deadline,
     seed: int,
+    tell: Callable[[Starts], None] = lambda _: None,
 ) -> CpAnswer:
     """Search for a value in [bound, value), starting from known start times. All in grid steps.
 
-    One worker and a limit on deterministic time, so that the same seed gives the same answer.
+    `tell` gets better start times as soon as they are found. One worker and a limit on
+    deterministic time, so that the same seed gives the same answer.
     """
     from ortools.sat.python import cp_model
 
@@ -69,7 +71,8 @@ def improve(
     solver.parameters.max_deterministic_time = slice_s
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
-    status = solver.solve(model)
+    solver.parameters.catch_sigint_signal = False  # Ctrl-C is for the interpreter
+    status = solver.solve(model, _teller(start, tell))
     if status == cp_model.INFEASIBLE:
         return CpAnswer(None, value)
     reached = max(bound, -int(-solver.best_objective_bound // 1))
@@ -77,6 +80,17 @@ def improve(
         found = [[int(solver.value(variable)) for variable in chain] for chain in start]
         return CpAnswer(found, reached)
     return CpAnswer(None, reached)
+
+
+def _teller(start: list[list[Any]], tell: Callable[[Starts], None]) -> Any:
+    """What CP-SAT calls with every solution it finds."""
+    from ortools.sat.python import cp_model
+
+    class Teller(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            tell([[int(self.value(variable)) for variable in chain] for chain in start])
+
+    return Teller()
 
 
 def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: Deadline) -> None:
@@ -88,6 +102,11 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: 
     folded = fold(problem, step)
     if sum(chain.count for chain in folded.chains) > MAX_OPS or deadline.left < 0.1:
         return
+    incumbent.run("CP-SAT")
+
+    def tell(starts: Starts) -> None:
+        incumbent.offer(folded.unfold(starts), "CP-SAT")
+
     answer = improve(
         folded,
         _hint(folded, incumbent.timeline),
@@ -96,6 +115,7 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: 
         slice_s,
         deadline,
         seed,
+        tell,
     )
     if answer.starts is not None:
         incumbent.offer(folded.unfold(answer.starts), "CP-SAT")

@@ -12,6 +12,11 @@ class Deadline:
 
     at: float
 
+    @staticmethod
+    def after(seconds: float) -> Deadline:
+        """The moment in that many seconds."""
+        return Deadline(time.monotonic() + seconds)
+
     @property
     def left(self) -> float:
         """Seconds left, never negative."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from synth.bounds import Bound
@@ -10,11 +9,10 @@ from synth.errors import InvalidScheduleError
 from synth.problem import Problem
 from synth.schedule import Certificate, Orders, Schedule, Timeline, value
 from synth.simulate import earliest, retime
+from synth.solve.report import Progress, Report
 from synth.verify import verify
 
 MAX_RETIMED = 1_000_000  # ops x devices; re-timing for span simulates once per device
-
-Progress = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -26,6 +24,7 @@ class Incumbent:
     progress: Progress
     timeline: Timeline | None = None
     origin: str = ""
+    running: str = "bounds"
     seen: set[Orders] = field(default_factory=set)
 
     @property
@@ -47,6 +46,10 @@ class Incumbent:
             timeline = self._times(orders)
         except InvalidScheduleError:
             return False
+        return self.take(timeline, origin)
+
+    def take(self, timeline: Timeline, origin: str) -> bool:
+        """Take a timeline if it is valid and better. Returns whether it was taken."""
         ticks = value(timeline, self.problem.objective)
         if self.value is not None and ticks >= self.value:
             return False
@@ -73,10 +76,21 @@ class Incumbent:
             self.bound = bound
             self._report()
 
+    def run(self, what: str) -> None:
+        """Say what the search does next."""
+        self.running = what
+        self.note("")
+
+    def note(self, news: str) -> None:
+        """Say something worth a line in the log."""
+        ticks = self.problem.units.ticks
+        best = None if self.value is None else ticks(self.value)
+        self.progress(Report(best, ticks(self.bound.value), self.running, news))
+
     def _report(self) -> None:
         units = self.problem.units
         shown = "none" if self.value is None else units.ticks(self.value)
-        self.progress(
+        self.note(
             f"best {shown} ({self.origin or 'nothing yet'}), "
             f"bound {units.ticks(self.bound.value)} ({self.bound.name})"
         )

@@ -12,13 +12,16 @@ from synth.errors import InfeasibleError
 from synth.folding import Folded, fold
 from synth.problem import Problem
 from synth.schedule import Certificate, Schedule
+from synth.solve.apart import search_apart
 from synth.solve.backends import Backend, make_backend
 from synth.solve.climb import climb
 from synth.solve.climber import Climber, best_of
 from synth.solve.cpsat import improve_by_cpsat
 from synth.solve.deadline import Deadline
-from synth.solve.incumbent import Incumbent, Progress
+from synth.solve.incumbent import Incumbent
+from synth.solve.interrupt import Interrupts
 from synth.solve.listing import Lister, Starts, one_by_one, rules
+from synth.solve.report import Progress
 
 FIRST_STEPS = 100  # of climbing
 FIRST_SLICE_S = 2.0  # for each solver
@@ -36,13 +39,17 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SolveResult:
-    """The best schedule with its certificate, how the search ended and how long it took."""
+    """The best schedule with its certificate, how the search ended and how long it took.
+
+    `interrupted` where Ctrl-C ended it.
+    """
 
     status: Status
     schedule: Schedule | None
     bound: int | None
     proof: str
     seconds: float
+    interrupted: bool = False
 
 
 def solve(
@@ -52,27 +59,35 @@ def solve(
     seed: int = 0,
     backend: str = "highs",
     progress: Progress | None = None,
+    apart: bool = False,
 ) -> SolveResult:
     """Find the best schedule for a problem.
 
-    Returns after `time_limit_s` seconds at the latest (within one model build), or on Ctrl-C, with
-    the best verified schedule and its true gap. Raises UsageError for an unknown backend.
+    Returns after `time_limit_s` seconds, or on Ctrl-C, with the best verified schedule and its true
+    gap: once the model being built and the solver running are done, or, with the search `apart` in
+    a process of its own, at once. Raises UsageError for an unknown backend.
     """
     begin = time.monotonic()
-    deadline = Deadline(begin + time_limit_s)
-    solver = make_backend(backend, seed)
-    try:
-        bound = best_bound(problem)
-    except InfeasibleError as error:
-        return SolveResult(Status.INFEASIBLE, None, None, str(error), time.monotonic() - begin)
-    incumbent = Incumbent(problem, bound, progress or (lambda _: None))
-    try:
-        _first_schedules(incumbent, deadline)
-        if not incumbent.closed:
-            _search(incumbent, solver, deadline, seed)
-    except KeyboardInterrupt:
-        incumbent.progress("interrupted: returning the best schedule so far")
-    return _result(incumbent, time.monotonic() - begin)
+    deadline = Deadline.after(time_limit_s)
+    with Interrupts() as interrupts:
+        solver = make_backend(backend, seed)
+        interrupts.check()
+        try:
+            bound = best_bound(problem)
+        except InfeasibleError as error:
+            return SolveResult(Status.INFEASIBLE, None, None, str(error), time.monotonic() - begin)
+        incumbent = Incumbent(problem, bound, progress or (lambda _: None))
+        interrupted = False
+        try:
+            _first_schedules(incumbent, deadline)
+            _first_climb(incumbent, deadline, seed)
+            interrupts.check()
+            if not incumbent.closed and deadline.left > 0.0:
+                (search_apart if apart else search)(incumbent, solver, deadline)
+        except KeyboardInterrupt:
+            interrupted = True
+            incumbent.note("interrupted: returning the best schedule so far")
+        return _result(incumbent, time.monotonic() - begin, interrupted)
 
 
 def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
@@ -83,10 +98,12 @@ def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
     for name in sorted(catalog.names(), key=lambda name: not name.startswith("zb-h")):
         family = catalog.family(name)
         if family.refuses(problem) is None and not incumbent.closed:
+            incumbent.run(name)
             incumbent.offer(family.orders(problem), name)
     if incumbent.closed:
         return
     incumbent.offer(one_by_one(problem), "one micro-batch at a time")
+    incumbent.run("list scheduling")
     folded = fold(problem, 1)
     lister = Lister(folded)
     for rule in rules(folded):
@@ -97,7 +114,17 @@ def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
             incumbent.offer(folded.unfold(starts), "list schedule")
 
 
-def _search(incumbent: Incumbent, backend: Backend, deadline: Deadline, seed: int) -> None:
+def _first_climb(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
+    """Some steps of climbing, where they take less than the solvers need to start."""
+    if incumbent.closed or deadline.left == 0.0:
+        return
+    folded = fold(incumbent.problem, 1)
+    if len(folded.chains) * incumbent.problem.total_microbatches <= FEW_OPS:
+        incumbent.run("climbing over list schedules")
+        _offer(incumbent, folded, best_of(folded, list(islice(climb(folded, seed), FIRST_STEPS))))
+
+
+def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     """Rounds of climbing, ILP and CP-SAT, each twice as long as the one before.
 
     With two cores the climb goes on in a process of its own while the solvers run.
@@ -105,12 +132,8 @@ def _search(incumbent: Incumbent, backend: Backend, deadline: Deadline, seed: in
     from synth.solve.refine import refine  # PuLP is slow to import, and most problems need none
 
     folded = fold(incumbent.problem, 1)
-    if len(folded.chains) * incumbent.problem.total_microbatches <= FEW_OPS:
-        _offer(incumbent, folded, best_of(folded, list(islice(climb(folded, seed), FIRST_STEPS))))
-    if incumbent.closed or deadline.left == 0.0:
-        return
     steps, slice_s = FIRST_STEPS, FIRST_SLICE_S
-    with Climber(incumbent.problem, seed + 1) as climber:
+    with Climber(incumbent.problem, backend.seed + 1) as climber:
         while not incumbent.closed and deadline.left > 0.0:
             climber.ask(steps)
             refine(incumbent, backend, deadline.within(slice_s))
@@ -118,6 +141,7 @@ def _search(incumbent: Incumbent, backend: Backend, deadline: Deadline, seed: in
                 improve_by_cpsat(incumbent, backend.seed, slice_s, deadline)
             if incumbent.closed or deadline.left == 0.0:
                 return
+            incumbent.run("climbing over list schedules")
             _offer(incumbent, folded, climber.answer(deadline.left))
             steps, slice_s = 2 * steps, 2 * slice_s
 
@@ -127,12 +151,12 @@ def _offer(incumbent: Incumbent, folded: Folded, starts: Starts | None) -> None:
         incumbent.offer(folded.unfold(starts), "climbing over list schedules")
 
 
-def _result(incumbent: Incumbent, seconds: float) -> SolveResult:
+def _result(incumbent: Incumbent, seconds: float, interrupted: bool) -> SolveResult:
     bound: Bound = incumbent.bound
     proof = f"{bound.name}: {bound.text}"
     if incumbent.timeline is None or incumbent.value is None:
-        return SolveResult(Status.UNKNOWN, None, bound.value, proof, seconds)
+        return SolveResult(Status.UNKNOWN, None, bound.value, proof, seconds, interrupted)
     certificate = Certificate(incumbent.value, bound.value, proof)
     schedule = Schedule("solved", incumbent.problem, incumbent.timeline, certificate)
     status = Status.OPTIMAL if certificate.optimal else Status.FEASIBLE
-    return SolveResult(status, schedule, bound.value, proof, seconds)
+    return SolveResult(status, schedule, bound.value, proof, seconds, interrupted)

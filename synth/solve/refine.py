@@ -32,7 +32,7 @@ def refine(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     least = -(-incumbent.value * chains // MAX_COUNTERS)  # ticks per step, for the model's size
     if least > exact:
         step = exact * -(-least // exact)
-        incumbent.progress(f"the costs need a coarser grid: {step} ticks a step")
+        incumbent.note(f"the costs need a coarser grid: {step} ticks a step")
         grids = Grids(fold(problem, step), fold(problem, step, round_up=False))
         _narrow(incumbent, backend, deadline, grids)
         return
@@ -102,6 +102,8 @@ def _try(
 ) -> bool:
     """One horizon. Returns whether the bracket moved."""
     up, down = grids.up, grids.down
+    units = incumbent.problem.units
+    incumbent.run(f"ILP, horizon {units.time_text(horizon * grids.step)}")
     if incumbent.problem.objective is Objective.MAKESPAN:
         model = build(up, makespan_windows(up, horizon))
         answer = _solve(model, backend, seconds)
