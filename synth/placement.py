@@ -65,6 +65,21 @@ def bidirectional_v(devices: int) -> Placement:
     return Placement("bidirectional-v", (("down", down), ("up", up)))
 
 
+def named(devices: int, routes: tuple[tuple[str, tuple[int, ...]], ...]) -> Placement:
+    """The placement with these routes, under the name it is known by if it has one."""
+    chunks, rest = divmod(len(routes[0][1]), devices) if routes else (0, 1)
+    known: list[Placement] = []
+    if not rest and chunks == 1:
+        known = [linear(devices), bidirectional(devices)]
+    elif not rest and chunks > 1:
+        known = [interleaved(devices, chunks)]
+        if chunks == 2:
+            known += [v(devices), bidirectional_v(devices)]
+        elif chunks % 2 == 0:
+            known.append(wave(devices, chunks // 2))
+    return next((one for one in known if one.routes == routes), Placement("explicit", routes))
+
+
 _NAMES = "linear, interleaved:V, v, wave:K, bidirectional, bidirectional-v"
 _FIXED = {
     "linear": linear,

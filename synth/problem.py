@@ -31,6 +31,7 @@ __all__ = [
     "Stream",
     "Units",
     "make_problem",
+    "parse_objective",
     "share_out",
 ]
 
@@ -275,7 +276,7 @@ def make_problem(
         streams=share_out(placement, microbatches),
         comm_ticks=int(lag * ticks),
         limits_quanta=tuple(None if q is None else int(q * quanta) for q in limits),
-        objective=_objective(objective),
+        objective=parse_objective(objective),
         units=Units(ticks_per_unit=ticks, quanta_per_unit=quanta),
     )
 
@@ -303,7 +304,8 @@ def _limits(
     return (amount(memory, "memory"),) * devices
 
 
-def _objective(name: str) -> Objective:
+def parse_objective(name: str) -> Objective:
+    """Read an objective from its name. Raises ProblemError for a name that is not one."""
     try:
         return Objective(name)
     except ValueError:

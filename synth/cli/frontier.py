@@ -66,6 +66,8 @@ def command(args: argparse.Namespace) -> int:
     """
     _check(args)
     placements = (args.placements or args.placement or "linear,v,bidirectional").split(",")
+    if args.problem is not None:
+        placements = [_stated(args).placement]
     lines: dict[str, list[Point]] = {}
     reasons: dict[str, str] = {}
     for placement in dict.fromkeys(placements):
@@ -105,6 +107,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--placement and --placements both name placements; use one of them")
     if args.output is not None and Path(args.output).suffix not in _FORMS:
         raise UsageError(f"{args.output}: name a file that ends in .svg, .png or .json")
+    if args.placements is not None and args.problem is not None:
+        raise UsageError("--placements and --problem both say where stages live; use one of them")
     if not 40 <= args.width <= 2000:
         raise UsageError(f"--width {args.width:g}: give 40 to 2000 millimetres")
     if args.limits is not None and args.step is not None:
@@ -119,6 +123,9 @@ def _line(args: argparse.Namespace, placement: str) -> list[Point]:
         name = "memory" if args.profile is None else "memory_gib"
         typed = None if limit is None else f"{float(limit):.9g}"
         options = argparse.Namespace(**{**vars(args), "placement": placement, name: typed})
+        if args.problem is not None:
+            options.placement = args.placement
+            options.memory = typed or "none"
         return read_any_problem(options)[0]
 
     limits = None if args.limits is None else _numbers(args.limits, "--limits")
@@ -131,6 +138,11 @@ def _line(args: argparse.Namespace, placement: str) -> list[Point]:
         for point in points:
             log(f"{placement} within {number(float(point.limit))}: {point.result.status}")
     return list(points)
+
+
+def _stated(args: argparse.Namespace) -> Problem:
+    """The problem of a problem file without a limit."""
+    return read_any_problem(argparse.Namespace(**{**vars(args), "memory": "none"}))[0]
 
 
 def _nothing(lines: dict[str, list[Point]], reasons: dict[str, str]) -> PipesynthError:
@@ -241,6 +253,9 @@ def _write(args: argparse.Namespace, lines: dict[str, list[Point]], found: dict[
             level = Level(point["limit"], point["bubble"], point["least_bubble"])
             levels[point["placement"]].append(level)
     memory = "activation units" if args.profile is None else "GiB"
+    if args.problem is not None:
+        unit = _stated(args).units.memory
+        memory = memory if unit == "activation" else unit
     scene = limits(levels, memory, args.width)
     if form == ".svg":
         write_output(args.output, svg(scene))

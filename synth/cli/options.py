@@ -23,6 +23,12 @@ def add_problem_options(parser: argparse.ArgumentParser, *, automatic: bool = Fa
     """
     group = parser.add_argument_group("problem")
     add = group.add_argument
+    add(
+        "--problem",
+        metavar="FILE",
+        help="a problem file, instead of the options below; --memory (none: no limit) and "
+        "--objective go before what it says",
+    )
     add("-P", "--devices", type=int, metavar="N", help="number of devices")
     add("-m", "--microbatches", type=int, metavar="N", help="micro-batches per step")
     add(
@@ -75,7 +81,7 @@ def problem_options_given(args: argparse.Namespace) -> bool:
     names = (
         *("devices", "microbatches", "placement", "costs", "activation"),
         *("fused_cost", "overlap_gain"),
-        *("memory", "parameters", "objective"),
+        *("memory", "parameters", "objective", "problem"),
     )
     return any(getattr(args, name) is not None for name in names)
 
@@ -83,10 +89,12 @@ def problem_options_given(args: argparse.Namespace) -> bool:
 def read_problem(args: argparse.Namespace, *, placement: str | Placement = "linear") -> Problem:
     """The problem that the options describe, in `placement` where they name none.
 
-    Raises UsageError or ProblemError.
+    Raises UsageError, ProblemError, and for a problem file FileError or InfeasibleError.
     """
     from synth.problem import make_problem
 
+    if args.problem is not None:
+        return _stated(args)
     devices, microbatches = args.devices, args.microbatches
     if devices is None or microbatches is None:
         raise UsageError("a problem needs -P (devices) and -m (micro-batches)")
@@ -110,6 +118,31 @@ def read_problem(args: argparse.Namespace, *, placement: str | Placement = "line
     )
     _check_size(len(problem.stages), problem.total_microbatches)
     return problem
+
+
+_STATED = (
+    *("devices", "microbatches", "placement", "costs", "activation"),
+    *("fused_cost", "overlap_gain", "parameters"),
+)
+
+
+def _stated(args: argparse.Namespace) -> Problem:
+    """The problem of a problem file."""
+    from synth.problem_maker import load_problem
+
+    twice = [name for name in _STATED if getattr(args, name) is not None]
+    if twice:
+        option = {"devices": "-P", "microbatches": "-m"}.get(twice[0])
+        option = option or f"--{twice[0].replace('_', '-')}"
+        raise UsageError(
+            f"{option} and --problem both describe the problem; edit {args.problem} instead"
+        )
+    memory = None
+    if args.memory is not None:
+        memory = [None if part.strip() == "none" else part for part in args.memory.split(",")]
+        for part in filter(None, memory):
+            _check_amount(part.strip(), f"--memory {args.memory}")
+    return load_problem(args.problem, memory=memory, objective=args.objective)
 
 
 def _together(args: argparse.Namespace, costs: list[str]) -> tuple[Fraction, Fraction]:

@@ -38,6 +38,8 @@ def read_any_problem(
 
     Raises UsageError, ProblemError, FileError or InfeasibleError.
     """
+    if args.profile is not None and args.problem is not None:
+        raise UsageError("--profile and --problem both give costs; use one of them")
     if args.profile is None:
         if args.memory_gib is not None or args.balance:
             raise UsageError("--memory-gib and --balance need --profile COSTS.json")

@@ -18,7 +18,7 @@ from synth.errors import FileError, UsageError
 from synth.exchange import comms
 from synth.exchange.cells import Action, Chore, parse, spell
 from synth.op import Kind, Op
-from synth.placement import Placement, interleaved, linear, wave
+from synth.placement import Placement, named
 from synth.schedule import Orders, Schedule
 
 
@@ -89,7 +89,7 @@ def loads(text: str, source: str = "csv") -> Table:
     if not rows:
         raise FileError(f"{source}: is empty; a schedule has one row per rank")
     devices = _devices(rows, source)
-    placement = _placement(len(rows), devices)
+    placement = named(len(rows), (("", devices),))
     orders = tuple(tuple(action for action in row if isinstance(action, Op)) for row in rows)
     for rank, order in enumerate(orders):
         if not order:
@@ -139,16 +139,3 @@ def _devices(rows: list[list[Action]], source: str) -> tuple[int, ...]:
             "from 0 without gaps"
         )
     return tuple(found[stage] for stage in range(len(found)))
-
-
-def _placement(devices: int, route: tuple[int, ...]) -> Placement:
-    """The placement with these devices, under the name it is known by if it has one."""
-    chunks, rest = divmod(len(route), devices)
-    known = [linear(devices)]
-    if not rest and chunks > 1:
-        known.append(interleaved(devices, chunks))
-    if not rest and chunks > 1 and chunks % 2 == 0:
-        name = "v" if chunks == 2 else f"wave:{chunks // 2}"
-        known.append(Placement(name, wave(devices, chunks // 2).routes))
-    routes = (("", route),)
-    return next((one for one in known if one.routes == routes), Placement("explicit", routes))
