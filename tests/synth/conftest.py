@@ -1,8 +1,12 @@
-"""A small profile, made up."""
+"""A small profile, made up; random problems beyond chains."""
+
+import random
+from collections.abc import Callable
 
 import pytest
 
 from synth.costs import Costs, Environment, Hop, Method, SliceCost, Timing, make_costs
+from synth.problem import DeviceCost, Link, Objective, Problem, StageCost, Stream
 from synth.profiled import joined
 
 KIB = 1024
@@ -54,3 +58,55 @@ def costs() -> Costs:
 def large_head() -> Costs:
     """Six layers of which the last costs as much as four others, cut evenly."""
     return profile([*(layer(f"layer{n}", 1) for n in range(5)), layer("head", 4)], (3, 3))
+
+
+@pytest.fixture(scope="session")
+def random_graph() -> Callable[..., Problem]:
+    """Tiny problems over all that a problem file can say: see `_random_graph`."""
+    return _random_graph
+
+
+def _random_graph(rng: random.Random, *, most_ops: int = 30) -> Problem:
+    """Any graph of stages, placed anywhere, in one or two streams, on uneven devices and links."""
+    while True:
+        devices, stages = rng.randint(1, 3), rng.randint(1, 4)
+        streams = [
+            Stream(
+                name,
+                rng.randint(1, 3),
+                tuple(rng.randrange(devices) for _ in range(stages)),
+            )
+            for name in rng.choice([("",), ("",), ("a", "b")])
+        ]
+        ops = 3 * stages * sum(stream.microbatches for stream in streams)
+        held = {device for stream in streams for device in stream.route}
+        if ops <= most_ops and len(held) == devices:
+            break
+    lags = rng.random() < 0.6
+    pairs = [(a, b) for a in range(devices) for b in range(devices) if a != b]
+    places = {(d, s) for stream in streams for s, d in enumerate(stream.route)}
+    return Problem(
+        devices=devices,
+        placement="explicit",
+        stages=tuple(_random_cost(rng) for _ in range(stages)),
+        streams=tuple(streams),
+        comm_ticks=rng.choice([0, 1, 3]) if lags else 0,
+        limits_quanta=tuple(rng.choice([None, *range(2, 10)]) for _ in range(devices)),
+        objective=rng.choice([Objective.MAKESPAN, Objective.SPAN]),
+        needs=tuple(
+            tuple(rng.sample(range(stage), rng.randint(0, min(stage, 2))))
+            for stage in range(stages)
+        ),
+        device_costs=tuple(
+            DeviceCost(*place, _random_cost(rng)) for place in sorted(places) if rng.random() < 0.3
+        ),
+        links=tuple(
+            Link(*pair, rng.randint(0, 5)) for pair in pairs if lags and rng.random() < 0.4
+        ),
+    )
+
+
+def _random_cost(rng: random.Random) -> StageCost:
+    forward, act, wgt = (rng.randint(1, 4) for _ in range(3))
+    held = rng.randint(0, 3), rng.randint(0, 3)
+    return StageCost(forward, act, wgt, act + wgt, forward + act + wgt, *held)
