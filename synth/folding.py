@@ -14,7 +14,7 @@ from math import gcd
 
 from synth.op import Kind, Op
 from synth.problem import Problem
-from synth.schedule import Orders
+from synth.schedule import Orders, Timeline
 
 KINDS = (Kind.F, Kind.B, Kind.W)
 
@@ -73,6 +73,16 @@ class Folded:
         return tuple(
             tuple(op for *_, op in sorted(row, key=lambda entry: entry[:2])) for row in rows
         )
+
+    def starts(self, timeline: Timeline) -> list[list[int]]:
+        """A timeline's start steps, sorted, of every chain; fused and paired ops start together."""
+        index = {(c.stream, c.stage, c.kind): i for i, c in enumerate(self.chains)}
+        found: list[list[int]] = [[] for _ in self.chains]
+        for timed in (timed for ops in timeline for timed in ops):
+            for node in timed.op.nodes:
+                chain = index[node.stream, node.stage, node.kind]
+                found[chain].append(timed.start // self.step_ticks)
+        return [sorted(row) for row in found]
 
 
 def exact_step(problem: Problem) -> int:

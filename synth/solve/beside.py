@@ -77,6 +77,11 @@ class Caller:
         """The next message."""
         return self._inbox.get()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether there is a message to receive."""
+        return not self._inbox.empty()
+
     def send(self, message: object) -> None:
         """Send a message."""
         self._connection.send(message)

@@ -17,7 +17,6 @@ from synth.folding import Folded, exact_step, fold
 from synth.heads import heads, relate, tails
 from synth.op import Kind
 from synth.problem import Objective
-from synth.schedule import Timeline
 from synth.solve.deadline import Deadline
 from synth.solve.incumbent import Incumbent
 from synth.solve.listing import Starts
@@ -109,7 +108,7 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: 
 
     answer = improve(
         folded,
-        _hint(folded, incumbent.timeline),
+        folded.starts(incumbent.timeline),
         incumbent.value // step,
         -(-incumbent.bound.value // step),
         slice_s,
@@ -123,18 +122,6 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: 
         ticks = min(answer.bound * step, incumbent.value)
         text = f"CP-SAT proved that nothing below {problem.units.time_text(ticks)} exists"
         incumbent.raise_bound(Bound(ticks, "CP-SAT", text))
-
-
-def _hint(folded: Folded, timeline: Timeline) -> Starts:
-    """A timeline's start times by chain, in steps."""
-    index = {(c.stream, c.stage, c.kind): i for i, c in enumerate(folded.chains)}
-    starts: Starts = [[] for _ in folded.chains]
-    for ops in timeline:
-        for timed in ops:
-            for node in timed.op.nodes:
-                chain = index[node.stream, node.stage, node.kind]
-                starts[chain].append(timed.start // folded.step_ticks)
-    return [sorted(row) for row in starts]
 
 
 def _starts(model: Any, folded: Folded, horizon: int) -> list[list[Any]]:

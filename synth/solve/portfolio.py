@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 
 from synth.bounds import Bound, best_bound
 from synth.errors import InfeasibleError
@@ -14,18 +13,19 @@ from synth.problem import Problem
 from synth.schedule import Certificate, Schedule
 from synth.solve.apart import search_apart
 from synth.solve.backends import Backend, make_backend
-from synth.solve.climb import climb
-from synth.solve.climber import Climber, best_of
 from synth.solve.cpsat import improve_by_cpsat
 from synth.solve.deadline import Deadline
+from synth.solve.improver import Improver
 from synth.solve.incumbent import Incumbent
 from synth.solve.interrupt import Interrupts
 from synth.solve.listing import Lister, Starts, one_by_one, rules
 from synth.solve.report import Progress
+from synth.solve.tournament import Tournament
 
-FIRST_STEPS = 100  # of climbing
+FIRST_STEPS = 500  # of the tournament before the solvers start
 FIRST_SLICE_S = 2.0  # for each solver
-FEW_OPS = 4_000  # more than this are not climbed over before the solvers start
+FEW_OPS = 4_000  # more than this do not search before the solvers start
+STEP_OPS = 700_000  # ops that a second's steps of the tournament look at
 
 
 class Status(StrEnum):
@@ -80,7 +80,7 @@ def solve(
         interrupted = False
         try:
             _first_schedules(incumbent, deadline)
-            _first_climb(incumbent, deadline, seed)
+            _first_search(incumbent, deadline, seed)
             interrupts.check()
             if not incumbent.closed and deadline.left > 0.0:
                 (search_apart if apart else search)(incumbent, solver, deadline)
@@ -114,41 +114,47 @@ def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
             incumbent.offer(folded.unfold(starts), "list schedule")
 
 
-def _first_climb(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
-    """Some steps of climbing, where they take less than the solvers need to start."""
+def _first_search(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
+    """Some steps of the tournament, where they take less than the solvers need to start."""
     if incumbent.closed or deadline.left == 0.0:
         return
     folded = fold(incumbent.problem, 1)
     if len(folded.chains) * incumbent.problem.total_microbatches <= FEW_OPS:
-        incumbent.run("climbing over list schedules")
-        _offer(incumbent, folded, best_of(folded, list(islice(climb(folded, seed), FIRST_STEPS))))
+        incumbent.run("tabu search")
+        tournament = Tournament(folded, seed)
+        if incumbent.timeline is not None:
+            tournament.invite(folded.starts(incumbent.timeline))
+        tournament.run(FIRST_STEPS)
+        _offer(incumbent, folded, tournament.best)
 
 
 def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
-    """Rounds of climbing, ILP and CP-SAT, each twice as long as the one before.
+    """Rounds of tabu search, ILP and CP-SAT, each twice as long as the one before.
 
-    With two cores the climb goes on in a process of its own while the solvers run.
+    With two cores the tabu search goes on in a process of its own while the solvers run.
     """
     from synth.solve.refine import refine  # PuLP is slow to import, and most problems need none
 
     folded = fold(incumbent.problem, 1)
-    steps, slice_s = FIRST_STEPS, FIRST_SLICE_S
-    with Climber(incumbent.problem, backend.seed + 1) as climber:
+    ops = len(folded.chains) * incumbent.problem.total_microbatches
+    slice_s = FIRST_SLICE_S
+    with Improver(incumbent.problem, backend.seed + 1) as improver:
         while not incumbent.closed and deadline.left > 0.0:
-            climber.ask(steps)
+            steps = max(1, round(2 * slice_s * STEP_OPS / ops))
+            best = incumbent.timeline
+            improver.ask(steps, None if best is None else folded.starts(best))
             refine(incumbent, backend, deadline.within(slice_s))
             if not incumbent.closed:
                 improve_by_cpsat(incumbent, backend.seed, slice_s, deadline)
-            if incumbent.closed or deadline.left == 0.0:
-                return
-            incumbent.run("climbing over list schedules")
-            _offer(incumbent, folded, climber.answer(deadline.left))
-            steps, slice_s = 2 * steps, 2 * slice_s
+            if not incumbent.closed:
+                incumbent.run("tabu search")
+                _offer(incumbent, folded, improver.answer(deadline.left))
+            slice_s *= 2
 
 
 def _offer(incumbent: Incumbent, folded: Folded, starts: Starts | None) -> None:
     if starts is not None:
-        incumbent.offer(folded.unfold(starts), "climbing over list schedules")
+        incumbent.offer(folded.unfold(starts), "tabu search")
 
 
 def _result(incumbent: Incumbent, seconds: float, interrupted: bool) -> SolveResult:

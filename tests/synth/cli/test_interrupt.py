@@ -160,7 +160,7 @@ def test_a_terminal_shows_one_line_that_changes(job):
 
 def test_a_log_has_a_line_for_each_piece_of_news(job):
     search = job("solve", *LONG.split(), terminal=False)
-    search.see("climbing over list schedules), bound")
+    search.see("tabu search), bound")
     search.interrupt()
     assert all(text.startswith("pipesynth: ") for text in search.shown.splitlines())
     assert "\x1b" not in search.shown

@@ -1,0 +1,74 @@
+"""A tournament in a process of its own, so that the other core works while a solver runs.
+
+The process is asked for a number of steps at a time and answers with the best start times it
+knows; what it does depends on the seed, the steps and what it is given, not on the clock, unless
+the time is up.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from synth.folding import fold
+from synth.problem import Problem
+from synth.solve.beside import Beside, Caller
+from synth.solve.listing import Starts
+from synth.solve.tournament import Tournament
+
+GRACE_S = 1.0  # for the answer of a process that is told to stop
+SLICE = 50  # steps between two looks at whether it is
+
+
+class Improver:
+    """A tournament that runs beside the caller. Use as a context manager; it never outlives it."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self._process = Beside("synth.solve.improver")
+        self._process.send((problem, seed))
+
+    def __enter__(self) -> Improver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.__exit__(kind, error, trace)
+
+    def ask(self, steps: int, starts: Starts | None) -> None:
+        """Let it take so many steps, with the best start times known to the caller taking part."""
+        self._process.send((steps, starts))
+
+    def answer(self, seconds: float) -> Starts | None:
+        """The best start times behind those steps, or so far when the time is up.
+
+        None if there are none, or if the process fails.
+        """
+        try:
+            found: tuple[Starts | None] | None = self._process.receive(seconds)
+            if found is None:
+                self._process.send(None)
+                found = self._process.receive(GRACE_S)
+        except EOFError:
+            return None  # it was killed: the search goes on without it
+        return None if found is None else found[0]
+
+
+def main() -> None:
+    """Serve one caller."""
+    caller = Caller()
+    problem, seed = caller.receive()
+    tournament = Tournament(fold(problem, 1), seed)
+    while True:
+        task = caller.receive()
+        if task is None:
+            continue  # told to stop too late: the answer is already there
+        steps, starts = task
+        if starts is not None:
+            tournament.invite(starts)
+        while steps > 0 and not caller.waiting:
+            tournament.run(min(steps, SLICE))
+            steps -= SLICE
+        caller.send((tournament.best,))
