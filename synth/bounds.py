@@ -78,10 +78,10 @@ def check_memory(problem: Problem) -> None:
             most = list(map(max, most, held))
         for device, (need, limit) in enumerate(zip(most, problem.limits_quanta, strict=True)):
             if limit is not None and need > limit:
-                shown = problem.units.quanta(need), problem.units.quanta(limit)
+                units = problem.units
                 raise InfeasibleError(
-                    f"device {device} needs {shown[0]} {problem.units.memory} units for a single "
-                    f"micro-batch, its limit is {shown[1]}; raise the limit or cut the model finer"
+                    f"device {device} needs {units.memory_text(need)} for a single micro-batch, "
+                    f"its limit is {units.quanta(limit)}; raise the limit or cut the model finer"
                 )
 
 

@@ -89,14 +89,14 @@ class _Maker:
             raise self.refuse(f"needs at least 1 device, got {data.devices}", "$.devices")
         if not stages:
             raise self.refuse("holds no stage; give at least one", "$.stages")
-        if data.devices > stages * (2 if data.streams is None else len(data.streams)):
-            raise self.refuse(
-                f"{stages} stages cannot fill {data.devices} devices; use fewer", "$.devices"
-            )
         if (data.streams is None) == (data.placement is None):
             raise self.refuse(
                 "where the stages live is said by `placement` or by `streams`; give one of them",
                 "$",
+            )
+        if data.devices > stages * (2 if data.streams is None else len(data.streams)):
+            raise self.refuse(
+                f"{stages} stages cannot fill {data.devices} devices; use fewer", "$.devices"
             )
         if data.streams is not None:
             return self._listed(data.streams)
@@ -174,7 +174,8 @@ class _Maker:
         for device, limit in enumerate(self._limits(memory)):
             kept = static[device]
             if limit is not None and kept > 0 and limit <= kept:
-                unit = self.data.units.memory
+                typed = self.data.units.memory
+                unit = "activation units" if typed == "activation" else typed
                 raise InfeasibleError(
                     f"infeasible: parameters, gradients and optimizer of device {device} take "
                     f"{float(kept):g} {unit}, its limit is {float(limit):g}; raise the limit or "

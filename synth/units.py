@@ -38,6 +38,12 @@ class Units:
         plural = "s" if self.time == "unit" and time != 1 else ""
         return f"{shown} {self.time}{plural}"
 
+    def memory_text(self, quanta: int) -> str:
+        """Quanta as a text with their unit: `4 activation units`, `1.5 GiB`."""
+        return f"{self.quanta(quanta)} {self.memory}" + (
+            " units" if self.memory == "activation" else ""
+        )
+
     def quanta(self, quanta: int) -> int | float:
         """Quanta as the user's memory units; an int where it is whole."""
         return _number(quanta, self.quanta_per_unit)

@@ -51,6 +51,6 @@ def _check_limits(name: str, problem: Problem, timeline: Timeline) -> None:
         if limit is not None and peak > limit:
             units = problem.units
             raise InfeasibleError(
-                f"{name} holds {units.quanta(peak)} {units.memory} units on device {device}, "
+                f"{name} holds {units.memory_text(peak)} on device {device}, "
                 f"its limit is {units.quanta(limit)}; raise the limit or choose another schedule"
             )
