@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +16,9 @@ import torch
 from torch import Tensor, nn
 
 Loss = Callable[[Any, Any], Tensor]
-Batch = tuple[Any, Any]
+Batch = tuple[Tensor, Tensor]
+Shared = tuple[tuple[int, str], ...]
+"""One parameter: the stages that use it, and its name in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,28 @@ class Layered:
     make_batch: Callable[[int, int], Batch]
     """(step, samples) to inputs and targets, samples along dimension 0."""
 
+    whole: nn.Sequential | None = None
+    """All layers, where they are there from the beginning rather than built one by one."""
+
     def stage(self, first: int, count: int) -> nn.Sequential:
-        """Builds the stage of `count` layers from `first` on."""
+        """Builds the stage of `count` layers from `first` on, a new one each time."""
         module = nn.Sequential()
         for layer in self.layers[first : first + count]:
             module.add_module(layer.name, layer.build())
-        return module
+        # Copied as a whole, so that what its layers share they still share.
+        return module if self.whole is None else copy.deepcopy(module)
+
+    def shared(self, cut: Sequence[int]) -> tuple[Shared, ...]:
+        """The trained parameters that stages of a cut share, such as that of embedding and head."""
+        if self.whole is None:
+            return ()
+        stages = [stage for stage, count in enumerate(cut) for _ in range(count)]
+        uses: dict[nn.Parameter, list[tuple[int, str]]] = {}
+        for stage, (name, layer) in zip(stages, self.whole._modules.items(), strict=True):
+            for inner, parameter in layer.named_parameters(remove_duplicate=False):
+                if parameter.requires_grad:
+                    uses.setdefault(parameter, []).append((stage, f"{name}.{inner}"))
+        return tuple(tuple(use) for use in uses.values() if len({stage for stage, _ in use}) > 1)
 
 
 def even_cut(layers: int, stages: int) -> tuple[int, ...]:
@@ -72,13 +92,15 @@ def check_cut(cut: Sequence[int], layers: int, stages: int) -> None:
         )
 
 
-def load_factory(name: str, input_shape: Sequence[int] | None) -> Layered:
+def load_factory(name: str, input_shape: Sequence[int] | None, seed: int = 0) -> Layered:
     """The model that `package:factory` returns.
 
-    The factory takes no arguments. It returns a Sequential or a list of modules, the layers; or a
-    tuple of these, a loss of (output, target) and a function of (step, samples) that draws inputs
-    and targets. Without the latter, inputs are random numbers of `input_shape` per sample and the
-    loss is the mean square of the output.
+    The factory takes no arguments. It returns the layers: a Sequential, a list of modules, or a
+    list of functions that build one module each, of which a process calls those that it needs. Or
+    it returns a tuple of these, a mean loss of (output, target), and a function of (step, samples)
+    that draws inputs and targets, tensors with a sample each along dimension 0. Without the latter,
+    inputs are random numbers of `input_shape` per sample and the loss is the mean square of the
+    output. All of them start from a seed, so that every process has the same weights and data.
 
     Raises:
         ValueError: there is no such factory, or what it returns cannot be cut.
@@ -86,40 +108,60 @@ def load_factory(name: str, input_shape: Sequence[int] | None) -> Layered:
     module_name, _, attribute = name.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
-        made = getattr(importlib.import_module(module_name), attribute)()
+        with _seeded(seed):
+            made = getattr(importlib.import_module(module_name), attribute)()
     except (ImportError, AttributeError) as error:
         raise ValueError(f"model {name}: {error}") from None
     finally:
         sys.path.remove(os.getcwd())
     loss: Loss = _mean_square
-    make_batch: Callable[[int, int], Batch] | None = None
+    draw: Callable[[int, int], Batch] | None = None
     if isinstance(made, tuple) and len(made) == 3:
-        made, loss, make_batch = made
-    if make_batch is None:
+        made, loss, draw = made
+    if draw is None:
         if input_shape is None:
             raise ValueError(
                 f"model {name}: give --input-shape, or return (layers, loss, make_batch)"
             )
-        make_batch = _random_batches(tuple(input_shape))
-    return Layered(name, _layers(name, made), loss, make_batch)
+        draw = partial(_random_batch, tuple(input_shape))
+    layers, whole = _layers(name, made, seed)
+    return Layered(name, layers, loss, partial(_batch, name, draw, seed), whole)
 
 
-def _layers(name: str, made: object) -> tuple[Layer, ...]:
+def _layers(name: str, made: object, seed: int) -> tuple[tuple[Layer, ...], nn.Sequential | None]:
+    whole: nn.Sequential | None = None
     if isinstance(made, nn.Sequential):
-        pairs = list(made.named_children())
+        whole = made
     elif isinstance(made, Sequence) and all(isinstance(one, nn.Module) for one in made):
-        pairs = [(f"layer{number}", one) for number, one in enumerate(made)]
+        whole = nn.Sequential()
+        for number, one in enumerate(made):
+            whole.add_module(f"layer{number}", one)
+    elif isinstance(made, Sequence) and all(callable(one) for one in made):
+        return tuple(
+            Layer(f"layer{number}", partial(_built, name, one, seed, number))
+            for number, one in enumerate(made)
+        ), None
     else:
         raise ValueError(
             f"model {name}: the factory returned a {type(made).__name__}, which cannot be cut; "
             "return a Sequential or a list of modules"
         )
-    if not pairs:
+    if not len(whole):
         raise ValueError(f"model {name}: has no layers")
-    return tuple(Layer(of, partial(_itself, module)) for of, module in pairs)
+    pairs = list(whole._modules.items())  # named_children() leaves out a layer that is there twice
+    return tuple(Layer(of, partial(_itself, one)) for of, one in pairs), whole
 
 
 def _itself(module: nn.Module) -> nn.Module:
+    return module
+
+
+def _built(name: str, build: Callable[[], nn.Module], seed: int, number: int) -> nn.Module:
+    """A layer whose weights depend on nothing that was built before it."""
+    with _seeded(seed, number + 1):
+        module = build()
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"model {name}: layer {number} is a {type(module).__name__}, not a module")
     return module
 
 
@@ -127,9 +169,29 @@ def _mean_square(output: Tensor, target: object) -> Tensor:
     return output.float().square().mean()
 
 
-def _random_batches(shape: tuple[int, ...]) -> Callable[[int, int], Batch]:
-    def make_batch(step: int, samples: int) -> Batch:
-        generator = torch.Generator().manual_seed(step)
-        return torch.randn((samples, *shape), generator=generator), torch.zeros(samples)
+def _random_batch(shape: tuple[int, ...], step: int, samples: int) -> Batch:
+    return torch.randn((samples, *shape)), torch.zeros(samples)
 
-    return make_batch
+
+def _batch(
+    name: str, draw: Callable[[int, int], Batch], seed: int, step: int, samples: int
+) -> Batch:
+    """The batch of a step; every process that asks for it gets the same."""
+    with _seeded(seed, step):
+        batch = draw(step, samples)
+    if len(batch) != 2 or not all(
+        isinstance(one, Tensor) and one.ndim and len(one) == samples for one in batch
+    ):
+        raise ValueError(
+            f"model {name}: make_batch must return two tensors, inputs and targets, with "
+            f"{samples} samples along dimension 0"
+        )
+    return batch
+
+
+@contextmanager
+def _seeded(seed: int, part: int = 0) -> Iterator[None]:
+    """Random numbers that depend on these alone, and leave those of the caller as they are."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed * 1_000_003 + part)
+        yield

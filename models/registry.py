@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from models import gpt, sleep, text
-from models.layered import Layered, check_cut, even_cut, load_factory
+from models.layered import Batch, Layered, Loss, Shared, check_cut, even_cut, load_factory
 
 NAMES = ("gpt", "sleep")
-"""What `build` knows."""
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-Batch = tuple[Tensor, Tensor]
+"""Those that come with pipesynth; any other is `package:factory`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,10 @@ class Model:
     """Mean loss of (output, target); None when the last stage brings its own."""
     make_batch: Callable[[int, int], Batch]
     """(step, samples) to inputs and targets, samples along dimension 0."""
+    cut: tuple[int, ...] = ()
+    """Layers per stage; empty where there are none."""
+    shared: tuple[Shared, ...] = ()
+    """Parameters that several stages share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +49,42 @@ class Options:
     """Of the sleeping stages, one per stage."""
     cut: Sequence[int] = ()
     """Layers per stage; empty for what the model thinks even."""
+    input_shape: Sequence[int] | None = None
+    """Of one sample, for factories that bring no data."""
 
 
 def build(name: str, stages: int, options: Options) -> Model:
-    """Builds a model by name.
+    """Builds a model by name, or `package:factory` as `load_factory` describes it.
 
     Raises:
         ValueError: the name is unknown or the options do not allow that many stages.
     """
-    if name == "gpt":
-        return _gpt(stages, options)
     if name == "sleep":
         return _sleep(stages, options)
-    raise ValueError(f"no model is called {name!r}; known are {', '.join(NAMES)}")
+    if name not in NAMES and ":" not in name:
+        raise ValueError(f"no model is called {name!r}; known are {', '.join(NAMES)}")
+    whole, even = build_layered(name, options)
+    cut = tuple(options.cut) or even(stages)
+    check_cut(cut, len(whole.layers), stages)
+    return Model(
+        name=name,
+        stages=stages,
+        make_stage=lambda index: whole.stage(sum(cut[:index]), cut[index]),
+        loss=whole.loss,
+        make_batch=whole.make_batch,
+        cut=cut,
+        shared=whole.shared(cut),
+    )
 
 
-def build_layered(
-    name: str, options: Options, input_shape: Sequence[int] | None = None
-) -> tuple[Layered, Callable[[int], tuple[int, ...]]]:
+def build_layered(name: str, options: Options) -> tuple[Layered, Callable[[int], tuple[int, ...]]]:
     """A model before it is cut, and how many layers per stage it gives to a number of stages.
-
-    Args:
-        name: "gpt", or `package:factory` as `load_factory` describes.
-        options: of our own models.
-        input_shape: of one sample, for factories that bring no data.
 
     Raises:
         ValueError: the name is unknown or the model cannot be cut.
     """
     if ":" in name:
-        model = load_factory(name, input_shape)
+        model = load_factory(name, options.input_shape, options.seed)
         return model, partial(even_cut, len(model.layers))
     if name != "gpt":
         raise ValueError(f"model {name} has no layers to cut; use gpt or package:factory")
@@ -105,19 +112,6 @@ def _text_batches(options: Options) -> Callable[[int, int], Batch]:
         return library.batch(options.seed, step, samples, options.seq_len)
 
     return make_batch
-
-
-def _gpt(stages: int, options: Options) -> Model:
-    config = _gpt_config(options)
-    cut = tuple(options.cut) or gpt.even_cut(config, stages)
-    check_cut(cut, config.layers + 2, stages)
-    return Model(
-        name="gpt",
-        stages=stages,
-        make_stage=lambda index: gpt.stage(config, stages, index, cut),
-        loss=gpt.loss,
-        make_batch=_text_batches(options),
-    )
 
 
 def _sleep(stages: int, options: Options) -> Model:

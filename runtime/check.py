@@ -10,6 +10,7 @@ from runtime.errors import GradientsDifferError
 from runtime.executor import StepResult
 from runtime.pipeline import Pipeline
 from runtime.reference import parameter_names, reference_step, relative_error
+from runtime.ties import Tie, bind
 
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2}
 """Largest allowed difference over the largest value, by the model's dtype.
@@ -35,6 +36,7 @@ def compare(
         module = model.make_stage(number)
         assert isinstance(module, nn.Module)
         modules.append(module.to(device))
+    bind([Tie(uses) for uses in model.shared], dict(enumerate(modules)))
     assert model.loss is not None
     reference = reference_step(
         modules, inputs.to(device), targets.to(device), pipeline.plan.microbatches, model.loss

@@ -1,57 +1,72 @@
-"""The command line of `python -m runtime`, read without torch."""
+"""The command line of `python -m runtime`, read without torch; and what `train` shares with it."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, TypeVar
 
-from synth.errors import UsageError
+from synth.errors import FileError, UsageError
+from synth.model_options import DTYPES, add_model_options, counts, require_model
 
 MODELS = ("gpt", "sleep")
-DTYPES = ("float32", "float64", "bfloat16")
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What to run, on what, and what to keep of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """What a run and a training have in common: which schedule, which model, on what."""
 
     file: Path
+    profile: Path | None
+    """The costs file whose model this is."""
     model: str
-    run_file: Path | None
-    steps: int
-    warmup: int
-    """Of the steps, the first that timing leaves out."""
-    lr: float
-    seed: int
-    batch: int
-    """Sequences per micro-batch."""
-    seq_len: int
+    input_shape: tuple[int, ...] | None
+    """Of one sample, for a factory that brings no data."""
     layers: int | None
     width: int
     heads: int
+    seq_len: int
     dtype: str
-    sleep_ms: tuple[float, float, float] | None
-    tick_ms: float
     cut: tuple[int, ...]
     """Layers per stage; empty for an even cut."""
-    check: bool
+    sleep_ms: tuple[float, float, float] | None
+    tick_ms: float
+    steps: int
+    batch: int
+    """Samples per micro-batch."""
+    lr: float
+    seed: int
     device: str
     timeout: float
     dry_run: bool
     json: bool
 
     def __post_init__(self) -> None:
+        require_model(self.model, MODELS)
         require_counts(self, "steps", "batch", "seq_len", "width", "heads", "layers")
+        require_positive(self, "lr", "timeout", "tick_ms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(JobOptions):
+    """What to run, on what, and what to keep of it."""
+
+    run_file: Path | None
+    warmup: int
+    """Of the steps, the first that timing leaves out."""
+    check: bool
+
+    def __post_init__(self) -> None:
+        JobOptions.__post_init__(self)  # super() does not find its way in a class with slots
         if not 0 <= self.warmup < self.steps:
             raise UsageError(
                 f"--warmup {self.warmup} must be below --steps {self.steps}, which include it"
             )
-        require_positive(self, "lr", "timeout", "tick_ms")
         # Found out before the run rather than after it.
         if self.run_file is not None and not os.access(self.run_file.absolute().parent, os.W_OK):
             raise UsageError(f"--run-file {self.run_file}: its folder does not exist or is closed")
@@ -60,38 +75,61 @@ class RunOptions:
 
 
 def parse(argv: Sequence[str]) -> RunOptions:
-    """Reads the command line.
+    """Reads the command line of a run.
 
     Raises:
         UsageError: it makes no sense.
+        FileError: the costs file that it names cannot be read.
     """
-    values = vars(_parser().parse_args(argv))
-    return RunOptions(**{field.name: values[field.name] for field in fields(RunOptions)})
+    return read_options(RunOptions, _parser(), argv)
 
 
-class ModelChoice(Protocol):
-    """The options that decide which model is built."""
+Job = TypeVar("Job", bound=JobOptions)
 
-    @property
-    def model(self) -> str: ...
-    @property
-    def layers(self) -> int | None: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def seq_len(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def sleep_ms(self) -> tuple[float, float, float] | None: ...
-    @property
-    def tick_ms(self) -> float: ...
-    @property
-    def cut(self) -> tuple[int, ...]: ...
+
+def read_options(kind: type[Job], parser: Parser, argv: Sequence[str]) -> Job:
+    """Reads options of a kind; what a profile says of its model counts where the line does not.
+
+    Raises:
+        UsageError: the command line makes no sense.
+        FileError: the costs file that it names cannot be read.
+    """
+    values = parser.parse_args(argv)
+    if values.profile is not None:
+        profiled = profiled_model(values.profile)
+        parser.set_defaults(**profiled)
+        values = parser.parse_args(argv)
+        if values.model != profiled["model"]:
+            raise UsageError(
+                f"--profile {values.profile} is of model {profiled['model']}, not of "
+                f"{values.model}; leave out one of --profile and --model"
+            )
+    return kind(**{field.name: getattr(values, field.name) for field in fields(kind)})
+
+
+def profiled_model(path: Path) -> dict[str, Any]:
+    """The options that build the model of a costs file, cut as it was there.
+
+    Raises:
+        FileError: it cannot be read, or holds no such model.
+    """
+    from synth.costs import loads
+    from synth.files import read_bytes
+
+    costs = loads(read_bytes(path), str(path))
+    facts = costs.model
+    found: dict[str, Any] = {"model": str(facts.get("name")), "cut": costs.cut}
+    try:
+        for name in ("layers", "width", "heads", "seq_len", "seed", "batch"):
+            if name in facts:
+                found[name] = operator.index(facts[name])  # type: ignore[arg-type]
+        if facts.get("input_shape") is not None:
+            found["input_shape"] = counts(str(facts["input_shape"]))
+        if "dtype" in facts:
+            found["dtype"] = DTYPES[DTYPES.index(str(facts["dtype"]))]
+    except (TypeError, ValueError, argparse.ArgumentTypeError) as error:
+        raise FileError(f"{path}: does not say which model it is of: {error}") from None
+    return found
 
 
 def require_counts(options: object, *names: str) -> None:
@@ -125,70 +163,57 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see `python -m runtime --help`")
 
 
-def _parser() -> argparse.ArgumentParser:
+def job_parser(prog: str, description: str, failures: str, steps: int) -> Parser:
+    """A parser with the options of `JobOptions`.
+
+    Args:
+        prog: how the command is called.
+        description: what it does.
+        failures: what exit code 1 means.
+        steps: how many there are by default.
+    """
     parser = Parser(
-        prog="python -m runtime",
-        description="Runs a schedule. Under torchrun it is one rank of the job; started by itself "
+        prog=prog,
+        description=f"{description} Under torchrun it is one rank of the job; started by itself "
         "it starts torchrun on this machine.",
-        epilog="exit codes: 0 done, 1 the run failed or gradients differ, 2 wrong usage or "
-        "unreadable input",
+        epilog=f"exit codes: 0 done, 1 {failures}, 2 wrong usage or unreadable input",
         allow_abbrev=False,
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="schedule file")
-    parser.add_argument("--run-file", type=Path, metavar="OUT", help="write what was measured")
-    parser.add_argument("--check", action="store_true", help="compare the first step with autograd")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="lower, check, print the programs and stop"
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="schedule file")
+    add("--dry-run", action="store_true", help="lower, check, print the programs and stop")
+    add("--json", action="store_true", help="print one JSON object")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add("--timeout", type=float, default=60.0, metavar="S", help="give a peer up after S seconds")
+    add("--steps", type=int, default=steps, metavar="N", help=f"steps (default {steps})")
+    add("--lr", type=float, default=1e-3, help="of AdamW (default 0.001)")
+    add_model_options(parser, MODELS)
+    model = parser.add_argument_group("other models")
+    model.add_argument(
+        "--profile",
+        type=Path,
+        metavar="COSTS.json",
+        help="the model that this costs file is of, its sizes and its cut",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="give a peer up after S seconds"
+    model.add_argument(
+        "--sleep-ms", type=_three, metavar="F,B,W", help="sleep: times of every stage"
     )
-    _add_training(parser)
-    add_model(parser)
+    model.add_argument(
+        "--tick-ms", type=float, default=20.0, help="sleep: length of a tick of the schedule"
+    )
     return parser
 
 
-def _add_training(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("training")
-    group.add_argument("--steps", type=int, default=10, metavar="N", help="steps (default 10)")
-    group.add_argument(
+def _parser() -> Parser:
+    parser = job_parser(
+        "python -m runtime", "Runs a schedule.", "the run failed or gradients differ", 10
+    )
+    parser.add_argument("--run-file", type=Path, metavar="OUT", help="write what was measured")
+    parser.add_argument("--check", action="store_true", help="compare the first step with autograd")
+    parser.add_argument(
         "--warmup", type=int, default=0, metavar="N", help="first steps that timing leaves out"
     )
-    group.add_argument("--lr", type=float, default=1e-3, help="of AdamW (default 0.001)")
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and data")
-    group.add_argument(
-        "--batch", type=int, default=4, metavar="N", help="sequences per micro-batch (default 4)"
-    )
-
-
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that decide which model is built."""
-    group = parser.add_argument_group("model")
-    group.add_argument("--model", choices=MODELS, default="gpt")
-    group.add_argument("--layers", type=int, metavar="N", help="default: 4, or one per stage")
-    group.add_argument("--width", type=int, default=64, metavar="N")
-    group.add_argument("--heads", type=int, default=4, metavar="N")
-    group.add_argument("--seq-len", type=int, default=64, metavar="N", help="tokens per sequence")
-    group.add_argument("--dtype", choices=DTYPES, default="float32")
-    group.add_argument(
-        "--cut",
-        type=_counts,
-        default=(),
-        metavar="N,N,...",
-        help="layers per stage, embedding and head counted (default even)",
-    )
-    group.add_argument(
-        "--sleep-ms", type=_three, metavar="F,B,W", help="sleep: times of every stage"
-    )
-    group.add_argument(
-        "--tick-ms", type=float, default=20.0, help="sleep: length of a tick of the schedule"
-    )
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    return parser
 
 
 def _three(text: str) -> tuple[float, float, float]:

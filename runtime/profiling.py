@@ -37,20 +37,19 @@ class Profiler:
         self.world = world
         self.device = pick_device(options.device, rank)
         self._clock: Clock = make_clock(self.device)
+        self._placement = parse_placement(options.placement, options.devices)
+        self._chosen = _model_options(options, self._placement.stages)
         try:
-            self.model, self._even = build_layered(
-                options.model, _model_options(options), options.input_shape
-            )
+            self.model, self._even = build_layered(options.model, self._chosen)
         except ValueError as error:
             raise UsageError(str(error)) from None
 
     def run(self) -> Costs:
         """Measures layers, decides the cut, measures stages and messages."""
         options, count = self.options, len(self.model.layers)
-        placement = parse_placement(options.placement, options.devices)
         try:
-            cut = options.cut or self._even(placement.stages)
-            check_cut(cut, count, placement.stages)
+            cut = options.cut or self._even(self._placement.stages)
+            check_cut(cut, count, self._placement.stages)
         except ValueError as error:
             raise UsageError(str(error)) from None
         layers = self._slices((1,) * count)
@@ -64,12 +63,8 @@ class Profiler:
         self, layers: Sequence[SliceCost], stages: Sequence[SliceCost], hops: Sequence[Hop]
     ) -> Costs:
         options = self.options
-        names = ("layers", "width", "heads", "seq_len", "dtype", "seed")
-        facts: dict[str, str | int | float | None] = {"name": options.model, "batch": options.batch}
-        if options.model == "gpt":
-            facts |= {name: getattr(options, name) for name in names}
         return make_costs(
-            model=facts,
+            model=_model_facts(options, self._chosen.layers),
             environment=Environment(
                 device=self.device.type,
                 device_name=_device_name(self.device),
@@ -147,16 +142,15 @@ class Profiler:
 
     def _balanced(self, layers: Sequence[SliceCost], hops: Sequence[Hop]) -> tuple[int, ...]:
         options = self.options
-        placement = parse_placement(options.placement, options.devices)
         costs = self._costs(layers, layers, hops)
         found = balance(
             layers,
-            placement.stages,
+            self._placement.stages,
             lambda cut: make_profiled(
                 costs,
                 options.devices,
                 options.microbatches or 4 * options.devices,
-                placement=placement,
+                placement=self._placement,
                 limit_bytes=[options.limit_bytes] * options.devices,
                 objective=options.objective,
                 stages=joined(layers, cut),
@@ -191,15 +185,30 @@ def _name(model: Layered, first: int, count: int) -> str:
     return names[0] if count == 1 else f"{names[0]}..{names[-1]}"
 
 
-def _model_options(options: ProfileOptions) -> Options:
+def _model_options(options: ProfileOptions, stages: int) -> Options:
     return Options(
-        layers=options.layers,
+        layers=max(4, stages) if options.layers is None else options.layers,
         width=options.width,
         heads=options.heads,
         seq_len=options.seq_len,
         seed=options.seed,
         dtype=getattr(torch, options.dtype),
+        input_shape=options.input_shape,
     )
+
+
+def _model_facts(options: ProfileOptions, layers: int) -> dict[str, str | int | float | None]:
+    """What `run --profile` needs to build the same model."""
+    facts: dict[str, str | int | float | None] = {
+        "name": options.model,
+        "batch": options.batch,
+        "seed": options.seed,
+    }
+    if options.model == "gpt":
+        names = ("width", "heads", "seq_len", "dtype")
+        return {**facts, "layers": layers, **{name: getattr(options, name) for name in names}}
+    shape = options.input_shape
+    return {**facts, "input_shape": None if shape is None else ",".join(map(str, shape))}
 
 
 def pick_device(wanted: str, rank: int) -> torch.device:

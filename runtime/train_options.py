@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.options import Parser, add_model, require_counts, require_positive
+from runtime.options import (
+    JobOptions,
+    Parser,
+    job_parser,
+    read_options,
+    require_counts,
+    require_positive,
+)
 from synth.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class TrainOptions:
-    """What to train, how, and what to keep of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions(JobOptions):
+    """What to train, how, and what to keep of it.
 
-    file: Path
+    The steps are those of the whole training, those before a resumed checkpoint included.
+    """
+
     replicas: int
     """Pipelines that train side by side on different data."""
-    model: str
-    layers: int | None
-    width: int
-    heads: int
-    seq_len: int
-    dtype: str
-    sleep_ms: tuple[float, float, float] | None
-    tick_ms: float
-    cut: tuple[int, ...]
-    steps: int
-    """Of the whole training, those before a resumed checkpoint included."""
-    batch: int
-    """Samples per micro-batch."""
-    lr: float
-    seed: int
     clip: float | None
     """Largest norm of the gradient over all ranks."""
     early_updates: bool
@@ -44,15 +38,11 @@ class TrainOptions:
     resume: bool
     log_folder: Path | None
     log_every: int
-    device: str
-    timeout: float
-    dry_run: bool
-    json: bool
 
     def __post_init__(self) -> None:
-        require_counts(self, "replicas", "layers", "width", "heads", "seq_len", "steps", "batch")
-        require_counts(self, "checkpoint_every", "keep", "log_every")
-        require_positive(self, "lr", "clip", "timeout", "tick_ms")
+        JobOptions.__post_init__(self)
+        require_counts(self, "replicas", "checkpoint_every", "keep", "log_every")
+        require_positive(self, "clip")
         if self.resume and self.checkpoint is None:
             raise UsageError("--resume needs --checkpoint DIR, which says from where")
         if self.checkpoint is not None and self.model == "sleep":
@@ -70,47 +60,25 @@ def parse(argv: Sequence[str]) -> TrainOptions:
 
     Raises:
         UsageError: it makes no sense.
+        FileError: the costs file that it names cannot be read.
     """
-    values = vars(_parser().parse_args(argv))
-    return TrainOptions(**{field.name: values[field.name] for field in fields(TrainOptions)})
+    return read_options(TrainOptions, _parser(), argv)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="python -m runtime train",
-        description="Trains a model under a schedule. Under torchrun it is one rank of the job; "
-        "started by itself it starts torchrun on this machine.",
-        epilog="exit codes: 0 done, 1 the training failed, 2 wrong usage or unreadable input",
-        allow_abbrev=False,
-    )
-    parser.add_argument("file", type=Path, metavar="FILE", help="schedule file")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="lower, check, print the programs and stop"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="give a peer up after S seconds"
+def _parser() -> Parser:
+    parser = job_parser(
+        "python -m runtime train", "Trains a model under a schedule.", "the training failed", 100
     )
     parser.add_argument(
         "--replicas", type=int, default=1, metavar="D", help="pipelines side by side (default 1)"
     )
-    _add_training(parser)
+    _add_updates(parser)
     _add_records(parser)
-    add_model(parser)
     return parser
 
 
-def _add_training(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("training")
-    group.add_argument("--steps", type=int, default=100, metavar="N", help="default 100")
-    group.add_argument("--lr", type=float, default=1e-3, help="of AdamW (default 0.001)")
-    group.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of weights, data and dropout"
-    )
-    group.add_argument(
-        "--batch", type=int, default=4, metavar="N", help="sequences per micro-batch (default 4)"
-    )
+def _add_updates(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("updates")
     group.add_argument(
         "--clip", type=float, metavar="NORM", help="largest norm of the gradient over all ranks"
     )

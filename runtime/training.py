@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from runtime.progress import Recorder, Stretch, logger, set_up_logging
 from runtime.replicas import join
 from runtime.session import Session, open_store
 from runtime.train_options import TrainOptions
-from runtime.worker import build_model
+from runtime.worker import build_model, ties_of
 from synth.errors import UsageError
 from synth.load import load_valid
 from synth.schedule import Schedule
@@ -77,7 +78,9 @@ class _Training:
         modules = {n: stage for n, stage in stages.items() if isinstance(stage, nn.Module)}
         if session.replicas > 1:
             agree(store, "stages", self.rank, self.world, stage_facts(modules))
-        self.pipeline = Pipeline(stages, schedule, loss=self.model.loss, session=session)
+        self.pipeline = Pipeline(
+            stages, schedule, loss=self.model.loss, session=session, ties=ties_of(self.model)
+        )
         parameters = [p for p in self.pipeline.parameters() if p.requires_grad]
         self.adam = torch.optim.AdamW(parameters, lr=options.lr) if parameters else None
         kind = PostValidatedOptimizer if options.early_updates else ClippedOptimizer
@@ -210,12 +213,9 @@ class _Training:
 
 def _option_facts(options: TrainOptions) -> dict[str, str]:
     """Every option that all ranks have to share."""
-    own = ("file", "log_folder", "json", "dry_run", "device")
-    return {
-        f"--{name.replace('_', '-')}": str(getattr(options, name))
-        for name in options.__slots__
-        if name not in own
-    }
+    own = ("file", "profile", "log_folder", "json", "dry_run", "device")
+    names = [field.name for field in fields(options) if field.name not in own]
+    return {f"--{name.replace('_', '-')}": str(getattr(options, name)) for name in names}
 
 
 def _checkpoint_facts(options: TrainOptions) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from runtime.clocks import clock_offset
 from runtime.executor import StepResult
 from runtime.faults import FaultReporter
 from runtime.latency import SlowTransport
-from runtime.options import ModelChoice, RunOptions
+from runtime.options import JobOptions, RunOptions
 from runtime.pipeline import MakeTransport, Pipeline
 from runtime.plan import plan_rank
 from runtime.planned import latency_ms, measured_times, planned_times, stage_times
@@ -27,6 +27,7 @@ from runtime.report import print_run
 from runtime.runfile import Planned, RankRecord, Run
 from runtime.session import Session, connect, open_store
 from runtime.stage import ModuleStage
+from runtime.ties import Tie
 from runtime.transport import GroupTransport
 from synth.errors import UsageError
 from synth.load import load_valid
@@ -66,6 +67,7 @@ def run(options: RunOptions, schedule: Schedule, session: Session) -> None:
         loss=model.loss,
         session=session,
         transport=_transport(options, problem),
+        ties=ties_of(model),
     )
     record = RankRecord(session.rank, [], [], [0, 0], [])
     checked = _train(options, model, pipeline, record)
@@ -129,7 +131,7 @@ def _note(record: RankRecord, result: StepResult, offset_s: float) -> None:
     ]
 
 
-def build_model(options: ModelChoice, schedule: Schedule) -> models.Model:
+def build_model(options: JobOptions, schedule: Schedule) -> models.Model:
     """The model that the options name, cut into the stages of the schedule.
 
     Raises:
@@ -152,10 +154,17 @@ def build_model(options: ModelChoice, schedule: Schedule) -> models.Model:
                 dtype=getattr(torch, options.dtype),
                 times=times,
                 cut=options.cut,
+                input_shape=options.input_shape,
             ),
         )
     except ValueError as error:
-        raise UsageError(f"model {options.model}: {error}") from None
+        name = f"model {options.model}: "
+        raise UsageError(name + str(error).removeprefix(name)) from None
+
+
+def ties_of(model: models.Model) -> list[Tie]:
+    """What the stages of a model share."""
+    return [Tie(uses) for uses in model.shared]
 
 
 def _finish(
@@ -189,11 +198,13 @@ def _finish(
 
 
 def _model_facts(options: RunOptions, model: models.Model) -> dict[str, Any]:
+    """The model as it was built, for whoever reads the run file."""
     facts: dict[str, Any] = {"name": model.name, "stages": model.stages, "seed": options.seed}
     if options.model == "sleep":
         return {**facts, "sleep_ms": options.sleep_ms, "tick_ms": options.tick_ms}
-    names = ("layers", "cut", "width", "heads", "seq_len", "batch", "dtype", "lr")
-    return {**facts, **{name: getattr(options, name) for name in names}}
+    names = ["batch", "lr"]
+    names += ["layers", "width", "heads", "seq_len", "dtype"] if model.name == "gpt" else []
+    return {**facts, "cut": model.cut, **{name: getattr(options, name) for name in names}}
 
 
 def _device_name(device: torch.device) -> str:

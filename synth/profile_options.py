@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from synth.errors import UsageError
+from synth.model_options import require_model
 
-DTYPES = ("float32", "float64", "bfloat16")
+MODELS = ("gpt",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class ProfileOptions:
     limit_bytes: int | None
     objective: str
     cut: tuple[int, ...]
-    layers: int
+    layers: int | None
     width: int
     heads: int
     seq_len: int
@@ -48,7 +49,6 @@ class ProfileOptions:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1")
         if self.warmup < 0 or not 0 < self.timeout < math.inf:
             raise UsageError("--warmup and --timeout must not be negative")
-        if self.model != "gpt" and ":" not in self.model:
-            raise UsageError(f"--model {self.model}: use gpt, or package:factory for your own")
+        require_model(self.model, MODELS)
         if self.balance and self.cut:
             raise UsageError("--balance finds the cut that --cut would give; use one of them")

@@ -36,6 +36,11 @@ class _Planned(msgspec.Struct, frozen=True):
     span_s: Seconds | None
 
 
+class _Model(msgspec.Struct, frozen=True):
+    name: str | None = None
+    cut: tuple[int, ...] = ()
+
+
 class _RunHead(msgspec.Struct, frozen=True):
     """What a comparison needs of a run file; the steps and all else are passed over."""
 
@@ -44,6 +49,7 @@ class _RunHead(msgspec.Struct, frozen=True):
     schedule: _Schedule
     measured: _Measured
     planned: _Planned
+    model: _Model = _Model()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,10 @@ class MeasuredRun:
     span_s: float
     planned_makespan_s: float | None
     planned_span_s: float | None
+    model: str | None
+    """Its name; None in files that do not say it."""
+    cut: tuple[int, ...]
+    """Layers per stage; empty where there are none."""
 
     def step_s(self, objective: str) -> float:
         """The measured time of what the objective counts."""
@@ -107,4 +117,6 @@ def load_run(path: str | Path) -> MeasuredRun:
         span_s=head.measured.span_s,
         planned_makespan_s=head.planned.makespan_s,
         planned_span_s=head.planned.span_s,
+        model=head.model.name,
+        cut=head.model.cut,
     )

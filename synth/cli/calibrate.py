@@ -36,6 +36,7 @@ def command(args: argparse.Namespace) -> int:
     steps = timed_steps(args.run)
     if not steps:
         raise UsageError(f"{args.run}: holds no step after the warm-up; run more steps")
+    _require_same_model(args, costs)
     changed = calibrate(costs, steps)
     if args.output is not None:
         write_output(args.output, dumps(changed))
@@ -53,6 +54,25 @@ def command(args: argparse.Namespace) -> int:
     if args.output is not None:
         print(f"written to {args.output}")
     return 0
+
+
+def _require_same_model(args: argparse.Namespace, costs: Costs) -> None:
+    """Refuses a run of another model, or of the same one cut elsewhere."""
+    from synth.runs import load_run
+
+    run = load_run(args.run)
+    wanted = costs.model.get("name")
+    if run.model is not None and run.model != wanted:
+        raise UsageError(
+            f"{args.run}: is a run of model {run.model}, {args.costs} is of {wanted}; "
+            f"run with --profile {args.costs}"
+        )
+    if run.cut and run.cut != costs.cut:
+        cuts = [",".join(map(str, cut)) for cut in (run.cut, costs.cut)]
+        raise UsageError(
+            f"{args.run}: is of the cut {cuts[0]}, {args.costs} of {cuts[1]}; "
+            f"profile with --cut {cuts[0]}, or run with --profile {args.costs}"
+        )
 
 
 def _changes(old: Costs, new: Costs) -> list[tuple[str, str, float, float, float]]:

@@ -7,7 +7,8 @@ from typing import NoReturn
 
 from synth.cli.output import check_output
 from synth.cli.process import become
-from synth.profile_options import DTYPES
+from synth.model_options import add_model_options
+from synth.profile_options import MODELS
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,10 +25,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     add("-P", "--devices", type=int, required=True, metavar="N", help="devices it will run on")
     add("-o", "--output", required=True, metavar="FILE", help="costs file to write")
     add("--placement", default="linear", metavar="NAME", help="decides the number of stages")
-    add("--cut", type=_counts, default=(), metavar="N,N,...", help="layers per stage")
     add("--json", action="store_true", help="print the costs file instead of the table")
     _add_balance(parser)
-    _add_model(parser)
+    add_model_options(parser, MODELS)
     _add_method(parser)
     parser.set_defaults(command=command)
 
@@ -57,24 +57,6 @@ def _add_balance(parser: argparse.ArgumentParser) -> None:
     add("--objective", choices=("makespan", "span"), default="makespan")
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("model").add_argument
-    add("--model", default="gpt", metavar="gpt|PACKAGE:FACTORY", help="default gpt")
-    add("--layers", type=int, default=4, metavar="N", help="blocks of the gpt (default 4)")
-    add("--width", type=int, default=64, metavar="N")
-    add("--heads", type=int, default=4, metavar="N")
-    add("--seq-len", type=int, default=64, metavar="N", help="tokens per sequence")
-    add("--dtype", choices=DTYPES, default="float32")
-    add("--seed", type=int, default=0, metavar="N")
-    add("--batch", type=int, default=4, metavar="N", help="samples per micro-batch (default 4)")
-    add(
-        "--input-shape",
-        type=_counts,
-        metavar="N,N,...",
-        help="of one sample, for a factory that brings no data",
-    )
-
-
 def _add_method(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("method").add_argument
     add("--rounds", type=int, default=10, metavar="N", help="measured rounds (default 10)")
@@ -89,13 +71,6 @@ def _add_method(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, default=1, metavar="N", help="of torch in each (default 1)")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("--timeout", type=float, default=300.0, metavar="S", help="for a process to answer")
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    counts = tuple(int(part) for part in text.split(","))
-    if min(counts) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} holds a number below 1")
-    return counts
 
 
 def _bytes(text: str) -> int:

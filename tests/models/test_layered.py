@@ -60,6 +60,22 @@ def whole():
         return randn(samples, 3), zeros(samples, 2)
     return sequential(), nn.functional.mse_loss, make_batch
 
+def built():
+    return [lambda: nn.Linear(3, 4), nn.Tanh, lambda: nn.Linear(4, 2)]
+
+def odd():
+    return [lambda: nn.Linear(3, 4), dict]
+
+def tied():
+    first, last = nn.Linear(3, 3), nn.Linear(3, 3)
+    last.weight = first.weight
+    last.bias = first.bias
+    last.bias.requires_grad = False
+    return [first, nn.Linear(3, 3), last]
+
+def loud():
+    return sequential(), nn.functional.mse_loss, lambda step, samples: (randn(2, 3), zeros(2))
+
 def uncut():
     return nn.Linear(3, 4)
 
@@ -77,7 +93,7 @@ def factories(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("factories")
 @pytest.mark.parametrize("name", ["sequential", "listed", "whole"])
 def test_factories(name: str) -> None:
-    model, even = build_layered(f"my_models:{name}", Options(), (3,))
+    model, even = build_layered(f"my_models:{name}", Options(input_shape=(3,)))
     inputs, targets = model.make_batch(0, 5)
     value = model.loss(model.stage(0, 2)(inputs), targets)
     assert value.shape == ()
@@ -106,3 +122,64 @@ def test_a_factory_needs_data() -> None:
         load_factory("my_models:listed", None)
     with pytest.raises(ValueError, match="has no layers to cut; use gpt"):
         build_layered("sleep", Options())
+
+
+@pytest.mark.usefixtures("factories")
+@pytest.mark.parametrize(("name", "layers"), [("sequential", 2), ("whole", 2), ("built", 3)])
+def test_every_process_has_the_weights_and_data_of_the_seed(name: str, layers: int) -> None:
+    """Whichever stages it builds, in whatever order, and however often."""
+
+    def weights(seed: int, cut: tuple[int, ...], order: list[int]) -> dict[str, torch.Tensor]:
+        options = Options(input_shape=(3,), seed=seed, cut=cut)
+        model = build(f"my_models:{name}", len(cut), options)
+        stages: dict[str, torch.Tensor] = {}
+        for index in order:
+            stage = model.make_stage(index)
+            assert isinstance(stage, nn.Module)
+            stages |= dict(stage.named_parameters())
+        return stages
+
+    whole = weights(1, (layers,), [0])
+    apart = weights(1, (1, layers - 1), [1, 0, 1])
+    assert whole.keys() == apart.keys()
+    assert all(torch.equal(whole[key], apart[key]) for key in whole)
+    other = weights(2, (layers,), [0])
+    assert not any(torch.equal(whole[key], other[key]) for key in whole)
+    first, second = (
+        build(f"my_models:{name}", 1, Options(input_shape=(3,), seed=1)).make_batch(4, 2)[0]
+        for _ in range(2)
+    )
+    assert torch.equal(first, second)
+
+
+@pytest.mark.usefixtures("factories")
+def test_stages_are_new_each_time() -> None:
+    """A reference beside a pipeline must not train the same parameters."""
+    model = build("my_models:listed", 2, Options(input_shape=(3,)))
+    first, second = (model.make_stage(0) for _ in range(2))
+    assert isinstance(first, nn.Module)
+    assert isinstance(second, nn.Module)
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(one, other)
+        assert one is not other
+
+
+@pytest.mark.usefixtures("factories")
+def test_what_stages_share_is_known() -> None:
+    options = Options(input_shape=(3,))
+    assert build("my_models:tied", 3, options).shared == (
+        ((0, "layer0.weight"), (2, "layer2.weight")),  # the bias is not trained
+    )
+    within = build("my_models:tied", 1, options)
+    assert within.shared == ()
+    stage = within.make_stage(0)
+    assert isinstance(stage, nn.Module)
+    assert stage.get_parameter("layer0.weight") is stage.get_parameter("layer2.weight")
+
+
+@pytest.mark.usefixtures("factories")
+def test_what_a_factory_makes_is_checked() -> None:
+    with pytest.raises(ValueError, match="layer 1 is a dict, not a module"):
+        build("my_models:odd", 1, Options(input_shape=(3,))).make_stage(0)
+    with pytest.raises(ValueError, match="two tensors, inputs and targets, with 5 samples"):
+        build("my_models:loud", 1, Options()).make_batch(0, 5)

@@ -95,6 +95,10 @@ def test_dry_run_prints_programs_and_buffers(plan: Path) -> None:
         (["--model", "sleep", "--sleep-ms", "1,2,-1"], "a number below 0 or not finite"),
         (["--run-file", "/nowhere/run.json"], "--run-file /nowhere/run.json: its folder does not"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+        (["--model", "bert"], "--model bert: use gpt, sleep, or package:factory for your own"),
+        (["--model", "mine:"], "--model mine:: use gpt, sleep, or package:factory"),
+        (["--cut", "1,x"], "'1,x' is not a row of whole numbers"),
+        (["--profile", "/nowhere/costs.json"], "/nowhere/costs.json: cannot be read"),
     ],
 )
 def test_wrong_usage_is_one_line(plan: Path, arguments: list[str], message: str) -> None:

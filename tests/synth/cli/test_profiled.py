@@ -153,6 +153,29 @@ def test_calibrate(pipesynth, costs_file, run_of, tmp_path):
     assert {row["ratio"] for row in document["changes"]} == {2.0}
 
 
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ({"name": "sleep"}, "is a run of model sleep"),
+        ({"name": "made up", "cut": [1, 2]}, "is of the cut 1,2"),
+    ],
+)
+def test_calibrate_refuses_a_run_of_something_else(pipesynth, costs_file, run_of, model, text):
+    run = run_of[1]
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"model": model}))
+    code, out, err = pipesynth("calibrate", costs_file, run)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert text in err
+    assert f"run with --profile {costs_file}" in err
+
+
+def test_calibrate_takes_a_run_of_its_model_and_cut(pipesynth, costs_file, run_of):
+    run = run_of[1]
+    model = {"name": "made up", "cut": [2, 1]}
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"model": model}))
+    assert pipesynth("calibrate", costs_file, run).code == 0
+
+
 def test_compare_says_where_plan_and_run_part(pipesynth, run_of):
     plan, run = run_of
     out = pipesynth("compare", plan, "--run", run).out

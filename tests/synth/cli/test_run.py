@@ -59,7 +59,11 @@ def test_without_torch_it_says_what_to_install(schedule_file, tmp_path):
     ("arguments", "code", "text"),
     [
         (["nothing.json"], 2, "nothing.json: cannot be read"),
-        (["gpipe.json", "--model", "unheard"], 2, "invalid choice: 'unheard'"),
+        (
+            ["gpipe.json", "--model", "unheard"],
+            2,
+            "--model unheard: use gpt, sleep, or package:factory",
+        ),
     ],
 )
 def test_what_cannot_run_is_one_line(schedule_file, arguments, code, text):
