@@ -4,7 +4,7 @@
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-EXTRAS := torch,cpsat,test,lint
+EXTRAS := torch,cpsat,plot,test,lint
 
 # The first interpreter that is new enough; 3.11 first because the pinned versions were made with it.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \

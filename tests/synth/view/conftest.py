@@ -18,11 +18,13 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def browser():
+    """The Chromium that CHROMIUM names, or that is installed, or that Playwright downloaded."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no Chromium found; install it or name it in CHROMIUM")
     with playwright.sync_playwright() as context:
+        path = path or context.chromium.executable_path
+        if not os.path.exists(path):
+            pytest.skip("no Chromium found; install it, or name it in CHROMIUM")
         started = context.chromium.launch(executable_path=path, args=list(FLAGS))
         yield started
         started.close()
