@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.options import parse
+from runtime.supported import require_chain, require_even
 from synth.errors import PipesynthError, UsageError
 from synth.load import load_valid
 
@@ -26,7 +27,9 @@ def main(argv: Sequence[str]) -> int:
             from runtime import worker
 
             return worker.main(options)
-        return _start(argv, options.file, 1, dry_run=options.dry_run, as_json=options.json)
+        sleeps = options.model == "sleep" and options.sleep_ms is None
+        how = {"dry_run": options.dry_run, "as_json": options.json, "sleeps": sleeps}
+        return _start(argv, options.file, 1, **how)
     except PipesynthError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks read the same command line
             print(f"pipesynth: {error}", file=sys.stderr)
@@ -48,16 +51,29 @@ def _train(argv: Sequence[str]) -> int:
         training.main(options)
         return 0
     replicas, as_json = options.replicas, options.json
-    return _start(argv, options.file, replicas, dry_run=options.dry_run, as_json=as_json)
+    sleeps = options.model == "sleep" and options.sleep_ms is None
+    how = {"dry_run": options.dry_run, "as_json": as_json, "sleeps": sleeps}
+    return _start(argv, options.file, replicas, **how)
 
 
-def _start(argv: Sequence[str], file: Path, replicas: int, *, dry_run: bool, as_json: bool) -> int:
+def _start(
+    argv: Sequence[str],
+    file: Path,
+    replicas: int,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    sleeps: bool,
+) -> int:
     """Starts all ranks on this machine, or just shows what they would do."""
     schedule = load_valid(file)
     if dry_run:
         from runtime import dry_run as dry
 
         return dry.show(schedule, as_json=as_json)
+    require_chain(schedule.problem)
+    if sleeps:
+        require_even(schedule.problem)
     _require_torch()
     from runtime import launch
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.supported import require_chain
 from synth.graph import dependencies
 from synth.lower import Compute, Message, Program, Receive, Reduce, Send, sends_done_at
 from synth.op import Kind, Op
@@ -64,8 +65,13 @@ class RankPlan:
 
 
 def plan_rank(schedule: Schedule, program: Program, rank: int) -> RankPlan:
-    """Resolves everything that a rank's instructions refer to."""
+    """Resolves everything that a rank's instructions refer to.
+
+    Raises:
+        UsageError: the stages are not a chain.
+    """
     problem = schedule.problem
+    require_chain(problem)
     instructions = program.ranks[rank]
     feeds = {s.message.consumer: s.message for s in instructions if isinstance(s, Receive)}
     done_at = sends_done_at(program, rank)

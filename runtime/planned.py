@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from models.sleep import StageTimes
+from runtime.supported import require_even
 from synth.problem import Problem
 from synth.profiled import tick_seconds
 from synth.schedule import Schedule, makespan, spans
@@ -16,10 +17,15 @@ _TICKS_PER_MS = 1000
 def stage_times(
     problem: Problem, sleep_ms: tuple[float, float, float] | None, tick_ms: float
 ) -> list[StageTimes]:
-    """Times of every stage: those given for all, or the problem's costs with ticks of `tick_ms`."""
+    """Times of every stage: those given for all, or the problem's costs with ticks of `tick_ms`.
+
+    Raises:
+        UsageError: the problem's devices or links differ, and no times are given.
+    """
     if sleep_ms is not None:
         forward, act, wgt = sleep_ms
         return [StageTimes(forward, act, wgt, act + wgt)] * len(problem.stages)
+    require_even(problem)
     return [
         StageTimes(
             cost.forward_ticks * tick_ms,
@@ -55,7 +61,13 @@ def planned_times(
         )
         for cost, own in zip(schedule.problem.stages, times, strict=True)
     )
-    problem = replace(schedule.problem, stages=stages, comm_ticks=round(message_ms * _TICKS_PER_MS))
+    problem = replace(
+        schedule.problem,
+        stages=stages,
+        comm_ticks=round(message_ms * _TICKS_PER_MS),
+        device_costs=(),
+        links=(),
+    )
     timeline = retime(problem, schedule.orders)
     seconds = 1e-3 / _TICKS_PER_MS
     return makespan(timeline) * seconds, max(spans(timeline)) * seconds

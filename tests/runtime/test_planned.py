@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,17 @@ import torch
 from models.sleep import SleepStage
 from runtime.latency import SlowTransport
 from runtime.pipeline import MakeTransport, Pipeline
+from runtime.plan import plan_rank
 from runtime.planned import latency_ms, planned_times, stage_times
 from runtime.runfile import RankRecord, merge_steps
 from runtime.session import Session
 from runtime.transport import Transport
 from synth.catalog.build import build
+from synth.errors import UsageError
 from synth.files import save
-from synth.lower import Program
+from synth.lower import Program, lower
 from synth.op import Kind, Op, pair
-from synth.problem import make_problem
+from synth.problem import DeviceCost, Link, Problem, StageCost, Stream, make_problem
 from synth.schedule import Certificate, Schedule, makespan
 from synth.simulate import earliest
 
@@ -46,6 +49,31 @@ def test_messages_take_as_long_as_the_costs_say() -> None:
     # F, message, F, B and W, message, B and W.
     assert planned_times(schedule, times, 20.0) == pytest.approx((0.10, 0.10))
     assert planned_times(schedule, times) == pytest.approx((0.06, 0.06))
+
+
+def test_stages_that_sleep_are_equally_fast_everywhere() -> None:
+    problem = make_problem(2, 1, comm=2)
+    slow = DeviceCost(1, 1, StageCost(2, 2, 2, 4, 6, 1, 1))
+    for change in ({"device_costs": (slow,)}, {"links": (Link(0, 1, 5),)}):
+        schedule = build("1f1b", replace(problem, **change))
+        with pytest.raises(UsageError, match="which stages that sleep cannot imitate"):
+            stage_times(schedule.problem, None, 10.0)
+        times = stage_times(schedule.problem, (10.0, 10.0, 10.0), 10.0)
+        assert planned_times(schedule, times, 20.0) == pytest.approx((0.10, 0.10))
+
+
+def test_a_join_has_no_plan() -> None:
+    """What the runtime does not execute is refused before anything is set up."""
+    cost = StageCost(1, 1, 1, 2, 3, 1, 1)
+    problem = Problem(
+        3, "explicit", (cost,) * 3, (Stream("", 1, (0, 1, 2)),), needs=((), (), (0, 1))
+    )
+    orders = tuple(
+        tuple(Op(kind, 0, stage) for kind in (Kind.F, Kind.B, Kind.W)) for stage in range(3)
+    )
+    schedule = Schedule("join", problem, earliest(problem, orders), Certificate(5, 0, "none"))
+    with pytest.raises(UsageError, match="the runtime hands every result to the next stage only"):
+        plan_rank(schedule, lower(schedule), 0)
 
 
 def test_pairs_take_as_long_as_their_halves() -> None:

@@ -1,6 +1,8 @@
 """`--problem FILE`: every verb that takes a problem reads it from a file too."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,23 @@ def test_refused(pipesynth, arguments, code, message):
     assert found.err.startswith("pipesynth: ")
     assert message in found.err
     assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [(JOIN, "are not a chain, and the runtime hands"), (LINKS, "stages that sleep cannot imitate")],
+)
+def test_what_the_runtime_cannot_execute_is_refused_before_it_starts(
+    pipesynth, tmp_path, path, message
+):
+    out = tmp_path / "solved.json"
+    assert pipesynth("solve", "--problem", path, "-o", out, "-q").code == 0
+    command = [sys.executable, "-m", "runtime", out, "--model", "sleep"]
+    job = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (job.returncode, job.stdout, job.stderr.count("\n")) == (2, "", 1)
+    assert message in job.stderr
+    dry = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True)
+    assert "rank 3: " in dry.stdout
 
 
 def test_the_schema_of_problem_files(pipesynth):
