@@ -9,6 +9,9 @@ from torch import Tensor
 
 from runtime.spec import TensorSpec
 
+_owners = torch._C._storage_Use_Count
+"""How many tensors and handles share a storage, given its handle."""
+
 
 class BufferPool:
     """At most `size` messages' worth of buffers.
@@ -33,17 +36,16 @@ class BufferPool:
 
     def take(self, spec: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
         """New tensors of these shapes, on memory that nobody uses."""
-        wanted = tuple((one.shape, one.dtype) for one in spec)
-        free = [buffer for buffer in self._buffers if buffer.free]
-        for buffer in free:
-            if buffer.layout == wanted:
+        for buffer in self._buffers:
+            if buffer.fits(spec) and buffer.free:
                 return buffer.lend()
         if len(self._buffers) == self.size:
-            if not free:
+            other = next((buffer for buffer in self._buffers if buffer.free), None)
+            if other is None:
                 self.unplanned += 1
                 return self._allocate(spec)
-            self._buffers.remove(free[0])  # of a batch of another shape
-        self._buffers.append(_Buffer(wanted, self._allocate(spec)))
+            self._buffers.remove(other)  # of a batch of another shape
+        self._buffers.append(_Buffer(spec, self._allocate(spec)))
         return self._buffers[-1].lend()
 
     def _allocate(self, spec: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
@@ -53,27 +55,30 @@ class BufferPool:
 class _Buffer:
     """The memory of one message."""
 
-    def __init__(
-        self, layout: tuple[tuple[tuple[int, ...], torch.dtype], ...], tensors: tuple[Tensor, ...]
-    ) -> None:
-        self.layout = layout
+    def __init__(self, spec: Sequence[TensorSpec], tensors: tuple[Tensor, ...]) -> None:
         self.tensors = tensors
+        self._spec = spec
+        self._layout = _layout(spec)
         self._storages = [tensor.untyped_storage() for tensor in tensors]
-        self._alone = [_owners(storage) for storage in self._storages]
+        handles = [storage._cdata for storage in self._storages]
+        self._alone = [(handle, _owners(handle)) for handle in handles]
+
+    def fits(self, spec: Sequence[TensorSpec]) -> bool:
+        """Whether messages like this have the same layout."""
+        return spec is self._spec or _layout(spec) == self._layout
 
     @property
     def free(self) -> bool:
         """Whether nothing but this buffer owns the memory."""
-        return all(
-            _owners(storage) == alone
-            for storage, alone in zip(self._storages, self._alone, strict=True)
-        )
+        for handle, alone in self._alone:  # noqa: SIM110, asked for every message
+            if _owners(handle) != alone:
+                return False
+        return True
 
     def lend(self) -> tuple[Tensor, ...]:
         """Fresh tensors, without the history of those lent before."""
-        return tuple(tensor.detach() for tensor in self.tensors)
+        return tuple([tensor.detach() for tensor in self.tensors])
 
 
-def _owners(storage: torch.UntypedStorage) -> int:
-    """How many tensors and handles share a storage."""
-    return int(torch._C._storage_Use_Count(storage._cdata))
+def _layout(spec: Sequence[TensorSpec]) -> list[tuple[tuple[int, ...], torch.dtype]]:
+    return [(one.shape, one.dtype) for one in spec]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from runtime.device import pick_device
-from runtime.errors import PeerError, reason
+from runtime.reductions import Reductions
 from runtime.session import Session, connect
 from runtime.transport import GroupTransport
 from synth.errors import UsageError
@@ -69,51 +69,26 @@ class ReplicaTransport(GroupTransport):
         """Creates and warms every communicator; all ranks of all replicas must call it alike."""
         super().__init__(session, _without_reductions(program))
         store = session.replica_store()
-        self._session = session
         self._across = {
             ranks: _group(session, ranks, store)
             for ranks in program.replicas
             if session.rank in ranks
         }
-        self._under_way: list[_Reduction] = []
+        self._means = Reductions(
+            f"rank {session.rank} of replica {session.replica}", divisor=session.replicas
+        )
         for group in self._across.values():
             group.allreduce([torch.zeros(1, device=session.device)]).wait()
 
     def reduce(self, ranks: tuple[int, ...], tensors: Sequence[Tensor]) -> None:
-        """See `Transport`. One message per dtype; replicas are averaged, holders added up."""
-        for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
-            parts = [tensor for tensor in tensors if tensor.dtype is dtype]
-            bucket = torch.cat([part.flatten() for part in parts])
-            work = self._across[ranks].allreduce([bucket])
-            self._under_way.append(_Reduction(work, bucket, parts))
+        """See `Transport`. Replicas are averaged, holders added up."""
+        group = self._across[ranks]
+        self._means.start(tensors, lambda bucket: group.allreduce([bucket]), "the replicas")
 
     def finish(self) -> None:
         """See `Transport`."""
         super().finish()
-        for reduction in self._under_way:
-            try:
-                reduction.work.wait()
-            except RuntimeError as error:
-                raise PeerError(
-                    f"rank {self._session.rank} of replica {self._session.replica} could not "
-                    f"reduce gradients over the replicas: {reason(error)}"
-                ) from error
-            reduction.bucket.div_(self._session.replicas)
-            sizes = [part.numel() for part in reduction.parts]
-            means = torch.split(reduction.bucket, sizes)
-            for part, mean in zip(reduction.parts, means, strict=True):
-                part.copy_(mean.view_as(part))
-        self._under_way.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class _Reduction:
-    """A reduction under way."""
-
-    work: Any
-    bucket: Tensor
-    parts: list[Tensor]
-    """Where the means go."""
+        self._means.finish()
 
 
 def _without_reductions(program: Program) -> Program:

@@ -43,12 +43,16 @@ class Spec:
         if self.names != (tuple(values) if isinstance(values, dict) else None):
             return False
         given = tensors(values)
-        return len(given) == len(self.tensors) and all(
-            one.shape == spec.shape
-            and one.dtype is spec.dtype
-            and one.requires_grad is spec.requires_grad
-            for one, spec in zip(given, self.tensors, strict=True)
-        )
+        if len(given) != len(self.tensors):
+            return False
+        for one, spec in zip(given, self.tensors, strict=True):
+            if (
+                one.shape != spec.shape
+                or one.dtype is not spec.dtype
+                or one.requires_grad is not spec.requires_grad
+            ):
+                return False
+        return True
 
     @staticmethod
     def read(text: bytes | str) -> Spec:

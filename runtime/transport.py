@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -20,10 +20,12 @@ from torch import Tensor
 
 from runtime.errors import PeerError, PlanError, reason
 from runtime.pool import BufferPool
+from runtime.reductions import Reductions
 from runtime.session import Session
+from runtime.shapes import Shapes
 from runtime.spec import Spec
 from runtime.values import Values, tensors
-from synth.lower import Channel, Message, Program
+from synth.lower import Channel, Message, Program, Receive, Send
 
 _SIGNATURE_BITS = 16  # of a tag; the bits above are the channel's
 
@@ -62,50 +64,70 @@ class GroupTransport:
     On NCCL a channel has a communicator of two ranks. On gloo it is a tag in one group of all
     ranks: gloo keeps tags apart and each in order, and more groups would cost threads and sockets.
 
-    Shapes are found out once per signature: the sender writes each message's to the store, and the
-    receiver reads it no earlier than in the op that needs the message. From then on receives are
-    posted where the program says, into the buffers of a pool per channel.
+    Shapes are found out once per signature, no earlier than in the op that needs the message. From
+    then on receives are posted where the program says, into the buffers of a pool per channel.
     """
 
     def __init__(self, session: Session, program: Program) -> None:
         """Creates and warms every communicator; all ranks must call it alike."""
         self.rank = session.rank
         self.device = session.device
-        self._store = session.pipeline_store()
-        self._slots = program.slots(self.rank)
         buffers = program.buffers(self.rank)
         self.pools = {channel: BufferPool(n, self.device) for channel, n in buffers.items()}
-        self._known: dict[str, dict[Message, Spec]] = {}
-        self._specs: dict[Message, Spec] = {}
-        self._signature = ""
+        self._shapes = Shapes(session.rank, session.pipeline_store())
         self._tag = 0
         """Of the signature, on gloo: turns batches that differ between ranks into no answer."""
         self._tagged = session.backend == "gloo"
-        self._incoming: dict[Channel, _Incoming] = {}
-        self._outgoing: dict[Message, _Flight] = {}
         patience = timedelta(seconds=session.timeout_s)  # not inherited from the whole job's group
         # One fixed order on all ranks, or communicators that are set up lazily could deadlock.
-        channels = program.channels
-        self._links: dict[Channel, _Link] = {}
-        if self._tagged and channels:
-            group = dist.new_group(timeout=patience)
-            for number, channel in enumerate(channels):
-                tag = (number + 1) << _SIGNATURE_BITS
-                self._links[channel] = _Link(group, channel.source, channel.target, tag)
-        for channel in channels[: 0 if self._tagged else None]:
-            ends = sorted((channel.source, channel.target))
-            group = dist.new_group(ends, timeout=patience)
-            places = ends.index(channel.source), ends.index(channel.target)
-            self._links[channel] = _Link(group, *places, 0)
+        self._links = self._make_links(program.channels, patience)
         self._replicas = {
             ranks: dist.new_group(list(ranks), timeout=patience) for ranks in program.replicas
         }
-        self._reductions: list[_Reduction] = []
+        self._reductions = Reductions(f"rank {self.rank}")
+        self._incoming: dict[Message, _Incoming] = {}
+        self._outgoing: dict[Message, _Outgoing] = {}
+        self._sent: dict[Message, _Flight] = {}
+        self._prepare(program)
         for channel, link in self._links.items():
             self._warm(channel, link)
         for ranks, group in self._replicas.items():
             if self.rank in ranks:
                 dist.all_reduce(torch.zeros(1, device=self.device), group=group)
+
+    def _make_links(self, channels: Sequence[Channel], patience: timedelta) -> dict[Channel, _Link]:
+        links: dict[Channel, _Link] = {}
+        if self._tagged and channels:
+            group = dist.new_group(timeout=patience)
+            for number, channel in enumerate(channels):
+                tag = (number + 1) << _SIGNATURE_BITS
+                links[channel] = _Link(group, channel.source, channel.target, tag)
+        for channel in channels[: 0 if self._tagged else None]:
+            ends = sorted((channel.source, channel.target))
+            group = dist.new_group(ends, timeout=patience)
+            places = ends.index(channel.source), ends.index(channel.target)
+            links[channel] = _Link(group, *places, 0)
+        return links
+
+    def _prepare(self, program: Program) -> None:
+        """Looks up by message what does not change from step to step."""
+        slots = program.slots(self.rank)
+        into: dict[Channel, _Incoming] = {}
+        out_of: dict[Channel, _Outgoing] = {}
+        for step in program.ranks[self.rank]:
+            if not isinstance(step, Receive | Send):
+                continue
+            message, channel = step.message, step.message.channel
+            link = self._links[channel]
+            backend = link.group._get_backend(self.device)  # the group would only dispatch to it
+            if isinstance(step, Send):
+                end = out_of.setdefault(channel, _Outgoing(backend.send, link.target, link.tag))
+                self._outgoing[message] = end
+            elif channel not in into:
+                pool = self.pools[channel]
+                into[channel] = _Incoming(backend.recv, link.source, link.tag, slots[channel], pool)
+            if isinstance(step, Receive):
+                self._incoming[message] = into[channel]
 
     def _warm(self, channel: Channel, link: _Link) -> None:
         token = torch.zeros(1, device=self.device)
@@ -113,117 +135,93 @@ class GroupTransport:
             link.group.send([token], link.target, link.tag).wait()
         elif self.rank == channel.target:
             link.group.recv([token], link.source, link.tag).wait()
-            self._incoming[channel] = _Incoming(deque(), {})
 
     def begin(self, signature: str) -> None:
         """See `Transport`."""
-        self._specs = self._known.setdefault(signature, {})
-        self._signature = signature
+        self._shapes.begin(signature)
         if self._tagged:
             self._tag = zlib.crc32(signature.encode()) % (1 << _SIGNATURE_BITS)
 
     def post(self, message: Message) -> None:
         """See `Transport`. Without the shape it is only noted down."""
-        incoming = self._incoming[message.channel]
-        if incoming.count == self._slots[message.channel]:
+        incoming = self._incoming[message]
+        noted, flights = incoming.noted, incoming.flights
+        if len(noted) + len(flights) == incoming.slots:
             raise PlanError(
-                f"rank {self.rank}: channel {message.channel} would hold {incoming.count + 1} "
-                f"messages, its plan has room for {self._slots[message.channel]}"
+                f"rank {self.rank}: channel {message.channel} would hold {incoming.slots + 1} "
+                f"messages, its plan has room for {incoming.slots}"
             )
-        incoming.noted.append(message)
-        while incoming.noted and incoming.noted[0] in self._specs:
-            self._start_receive(incoming)
+        spec = self._shapes.known.get(message)
+        if spec is None or noted:
+            noted.append(message)
+        else:
+            self._start_receive(incoming, message, spec)
 
-    def _start_receive(self, incoming: _Incoming) -> None:
-        message = incoming.noted.popleft()
-        channel = message.channel
-        buffers = self.pools[channel].take(self._specs[message].tensors)
-        link = self._links[channel]
-        tag = link.tag | self._tag
-        works = [link.group.recv([_on_wire(one)], link.source, tag) for one in buffers]
-        incoming.flights[message] = _Flight(works, buffers)
+    def _start_receive(self, incoming: _Incoming, message: Message, spec: Spec) -> None:
+        buffers = incoming.pool.take(spec.tensors)
+        receive, source, tag = incoming.receive, incoming.source, incoming.tag | self._tag
+        works = [receive([_on_wire(one)], source, tag) for one in buffers]
+        incoming.flights[message] = _Flight(works, buffers, spec)
 
     def wait(self, message: Message) -> Values:
         """See `Transport`."""
-        incoming = self._incoming[message.channel]
+        incoming = self._incoming[message]
         try:
-            while message not in incoming.flights:
+            while (flight := incoming.flights.pop(message, None)) is None:
                 first = incoming.noted[0]
-                self._specs[first] = self._read_spec(first)
-                self._start_receive(incoming)
-            flight = incoming.flights.pop(message)
+                spec = self._shapes.learn(first)
+                self._start_receive(incoming, incoming.noted.popleft(), spec)
             for work in flight.works:
                 work.wait()
         except (RuntimeError, ValueError) as error:
-            channel = message.channel
             raise PeerError(
-                f"rank {self.rank} did not get {message.producer} from rank {channel.source}: "
-                f"{reason(error)}"
+                f"rank {self.rank} did not get {message.producer} from rank "
+                f"{message.channel.source}: {reason(error)}"
             ) from error
-        spec = self._specs[message]
-        for tensor, expected in zip(flight.tensors, spec.tensors, strict=True):
+        received, spec = flight.tensors, flight.spec
+        for tensor, expected in zip(received, spec.tensors, strict=True):
             if expected.requires_grad:
                 tensor.requires_grad_()
-        if spec.names is None:
-            return flight.tensors
-        return dict(zip(spec.names, flight.tensors, strict=True))
+        return received if spec.names is None else dict(zip(spec.names, received, strict=True))
 
     def send(self, message: Message, values: Values) -> None:
         """See `Transport`. For a new signature it also publishes the shapes."""
-        channel, known = message.channel, self._specs.get(message)
-        if known is None:
-            self._specs[message] = spec = Spec.of(values)
-            self._store.set(self._key(message), spec.written())
-        elif not known.fits(values):
-            raise PlanError(
-                f"rank {self.rank}: {message.producer} gives {Spec.of(values)}, before it gave "
-                f"{known} for a batch of the same shape; call forget_shapes() on every rank "
-                "when that changes"
-            )
-        own = tuple(tensor.detach().contiguous() for tensor in tensors(values))
-        link = self._links[channel]
-        tag = link.tag | self._tag
+        spec = self._shapes.known.get(message)
+        if spec is None:
+            spec = self._shapes.publish(message, values)
+        else:
+            self._shapes.check(message, spec, values)
+        own = tuple([tensor.contiguous() for tensor in tensors(values)])
+        outgoing = self._outgoing[message]
+        send, target, tag = outgoing.send, outgoing.target, outgoing.tag | self._tag
         try:
-            works = [link.group.send([_on_wire(one)], link.target, tag) for one in own]
+            works = [send([_on_wire(one)], target, tag) for one in own]
         except RuntimeError as error:
             raise self._lost(message, error) from error
-        self._outgoing[message] = _Flight(works, own)
+        self._sent[message] = _Flight(works, own, spec)
 
     def release(self, message: Message) -> None:
         """See `Transport`."""
-        flight = self._outgoing.pop(message)
         try:
-            for work in flight.works:
+            for work in self._sent.pop(message).works:
                 work.wait()
         except RuntimeError as error:
             raise self._lost(message, error) from error
 
     def reduce(self, ranks: tuple[int, ...], tensors: Sequence[Tensor]) -> None:
-        """See `Transport`. One message per dtype."""
-        for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
-            parts = [tensor for tensor in tensors if tensor.dtype is dtype]
-            bucket = torch.cat([part.flatten() for part in parts])
-            work = dist.all_reduce(bucket, group=self._replicas[ranks], async_op=True)
-            self._reductions.append(_Reduction(ranks, work, bucket, parts))
+        """See `Transport`."""
+        group = self._replicas[ranks]
+        self._reductions.start(
+            tensors,
+            lambda bucket: dist.all_reduce(bucket, group=group, async_op=True),
+            f"ranks {ranks}",
+        )
 
     def finish(self) -> None:
         """See `Transport`."""
-        for message in list(self._outgoing):
+        for message in list(self._sent):
             self.release(message)
-        for reduction in self._reductions:
-            try:
-                reduction.work.wait()
-            except RuntimeError as error:
-                raise PeerError(
-                    f"rank {self.rank} could not reduce gradients over ranks {reduction.ranks}: "
-                    f"{reason(error)}"
-                ) from error
-            sizes = [part.numel() for part in reduction.parts]
-            for part, total in zip(
-                reduction.parts, torch.split(reduction.bucket, sizes), strict=True
-            ):
-                part.copy_(total.view_as(part))
-        self._reductions.clear()
+        self._reductions.finish()
 
     def close(self) -> None:
         """See `Transport`."""
@@ -235,16 +233,6 @@ class GroupTransport:
         own += [group for ranks, group in self._replicas.items() if self.rank in ranks]
         for group in dict.fromkeys(own):
             dist.destroy_process_group(group)
-
-    def _read_spec(self, message: Message) -> Spec:
-        """Takes a message's spec from the store, where nobody else needs it."""
-        key = self._key(message)
-        text = self._store.get(key)
-        self._store.delete_key(key)
-        return Spec.read(text)
-
-    def _key(self, message: Message) -> str:
-        return f"spec/{self._signature}/{message.channel}/{message.producer}"
 
     def _lost(self, message: Message, error: Exception) -> PeerError:
         return PeerError(
@@ -264,37 +252,37 @@ class _Link:
     tag: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as one is made per message
 class _Flight:
     """A message under way, with the buffers that have to live as long."""
 
     works: list[Any]
     tensors: tuple[Tensor, ...]
+    spec: Spec
 
 
 @dataclass(frozen=True, slots=True)
-class _Reduction:
-    """A reduction under way."""
+class _Outgoing:
+    """The sending end of a channel."""
 
-    ranks: tuple[int, ...]
-    work: Any
-    bucket: Tensor
-    parts: list[Tensor]
-    """Where the totals go."""
+    send: Callable[[list[Tensor], int, int], Any]
+    target: int
+    tag: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Incoming:
     """The receiving end of a channel."""
 
-    noted: deque[Message]
+    receive: Callable[[list[Tensor], int, int], Any]
+    source: int
+    tag: int
+    slots: int
+    """The most messages that may be posted and not consumed."""
+    pool: BufferPool
+    noted: deque[Message] = field(default_factory=deque)
     """Posted by the program, but of unknown shape so far."""
-    flights: dict[Message, _Flight]
-
-    @property
-    def count(self) -> int:
-        """Messages posted and not consumed."""
-        return len(self.noted) + len(self.flights)
+    flights: dict[Message, _Flight] = field(default_factory=dict)
 
 
 def _on_wire(tensor: Tensor) -> Tensor:
