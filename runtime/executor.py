@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
+from runtime.actions import Action, Held, Shared, prepare
 from runtime.device import Clock
 from runtime.errors import PlanError
 from runtime.gate import Cut, Gate
-from runtime.plan import InFlight, RankPlan, Step, Task
+from runtime.plan import InFlight, RankPlan
 from runtime.stage import Stage
 from runtime.transport import Transport
-from runtime.values import Gradients, Values, tensors
-from synth.lower import Receive, Reduce, Send
-from synth.op import Kind, Op
+from runtime.values import Values
+from synth.op import Op
 
 
-@dataclass(frozen=True, slots=True)
-class RanOp:
+class RanOp(NamedTuple):
     """A simple op with its measured start and end in seconds of the monotonic clock."""
 
     op: Op
@@ -52,57 +50,8 @@ class Batch:
     """Batches of equal signature have messages of equal shapes."""
 
 
-Shared = Callable[[Reduce], Sequence[Tensor]]
-"""This rank's part of a reduction."""
-
-
-def run_step(
-    plan: RankPlan,
-    stages: Mapping[int, Stage],
-    transport: Transport,
-    clock: Clock,
-    batch: Batch,
-    shared: Shared,
-    gate: Gate | None = None,
-) -> StepResult:
-    """Runs the program once; what comes before the gate twice, if the gate does not let it pass.
-
-    Raises:
-        PeerError: another rank is gone or does not answer in time.
-        PlanError: shapes changed, or more is held than the plan allows.
-    """
-    run = _Run(plan, stages, transport, clock, batch, shared)
-    transport.begin(batch.signature)
-    clock.start()
-    position = 0
-    if gate is not None:
-        position = gate.cut.position
-        gate.begin()
-        run.execute(plan.steps[:position])
-        if not gate.passes():
-            _discard(gate.cut, stages, transport)
-            run = _Run(plan, stages, transport, clock, batch, shared)
-            clock.start()
-            run.execute(plan.steps[:position])
-    run.execute(plan.steps[position:])
-    transport.finish()
-    return run.finish()
-
-
-def _discard(cut: Cut, stages: Mapping[int, Stage], transport: Transport) -> None:
-    """Forgets what has been computed before the gate and takes in what is under way."""
-    for stage in stages.values():
-        stage.discard()
-    for message in cut.posted:
-        transport.wait(message)
-    for message in cut.surplus:
-        transport.post(message)
-        transport.wait(message)
-    transport.finish()
-
-
-class _Run:
-    """What a run holds."""
+class Executor:
+    """Runs one rank's plan, step after step."""
 
     def __init__(
         self,
@@ -110,121 +59,70 @@ class _Run:
         stages: Mapping[int, Stage],
         transport: Transport,
         clock: Clock,
-        batch: Batch,
         shared: Shared,
     ) -> None:
-        self.results: dict[Op, Values] = {}
-        """By F or B node: what is still to be sent or handed over."""
         self._plan = plan
         self._stages = stages
         self._transport = transport
         self._clock = clock
-        self._batch = batch
-        self._shared = shared
-        self._losses: dict[int, Tensor] = {}
-        self._marks: list[tuple[Op, Any, Any]] = []
-        self._until_backward = self._until_weights = 0
-        self._most = InFlight(0, 0)
+        self._actions = prepare(plan, stages, transport, clock, shared)
 
-    def execute(self, steps: Sequence[Step]) -> None:
-        """Runs a part of the program."""
-        for step in steps:
-            if isinstance(step, Task):
-                self.compute(step)
-            elif isinstance(step, Send):
-                self._transport.send(step.message, self.results.pop(step.message.producer))
-            elif isinstance(step, Receive):
-                self._transport.post(step.message)
-            else:
-                self._transport.reduce(step.ranks, self._shared(step))
+    def step(self, batch: Batch, gate: Gate | None = None) -> StepResult:
+        """Runs the program once; what comes before the gate twice, if it does not let it pass.
 
-    def compute(self, task: Task) -> None:
-        """Runs an op as soon as its input is there."""
-        if task.op.kind is Kind.F:
-            self._forward(task)
-        elif task.op.kind is Kind.W:
-            start = self._clock.mark()
-            self._stages[task.op.stage].backward_wgt(task.microbatch)
-            self._marks.append((task.op, start, self._clock.mark()))
-            self._until_weights -= 1
-        else:
-            self._backward(task)
+        Raises:
+            PeerError: another rank is gone or does not answer in time.
+            PlanError: shapes changed, or more is held than the plan allows.
+        """
+        held = self._begin(batch)
+        self._transport.begin(batch.signature)
+        self._clock.start()
+        position = 0
+        if gate is not None:
+            position = gate.cut.position
+            gate.begin()
+            _run(self._actions[:position], held)
+            if not gate.passes():
+                self._discard(gate.cut)
+                held = self._begin(batch)
+                self._clock.start()
+                _run(self._actions[:position], held)
+        _run(self._actions[position:], held)
+        self._transport.finish()
+        return self._finish(held)
 
-    def finish(self) -> StepResult:
+    def _begin(self, batch: Batch) -> Held:
+        # The loss of the step is the mean over the micro-batches.
+        return Held(batch.inputs, batch.targets, batch.loss_scale / self._plan.microbatches)
+
+    def _discard(self, cut: Cut) -> None:
+        """Forgets what has been computed before the gate and takes in what is under way."""
+        for stage in self._stages.values():
+            stage.discard()
+        for message in cut.posted:
+            self._transport.wait(message)
+        for message in cut.surplus:
+            self._transport.post(message)
+            self._transport.wait(message)
+        self._transport.finish()
+
+    def _finish(self, held: Held) -> StepResult:
         """Reads the clock; makes sure that nothing is left behind."""
-        if self.results or self._until_backward or self._until_weights:
+        if held.results or held.until_backward or held.until_weights:
             raise PlanError(
-                f"rank {self._plan.rank} ends the step with {len(self.results)} results and "
-                f"{self._until_weights} micro-batches left over"
+                f"rank {self._plan.rank} ends the step with {len(held.results)} results and "
+                f"{held.until_weights} micro-batches left over"
             )
-        starts = self._clock.seconds([start for _, start, _ in self._marks])
-        ends = self._clock.seconds([end for _, _, end in self._marks])
-        ops = tuple(
-            RanOp(op, start_s, end_s)
-            for (op, _, _), start_s, end_s in zip(self._marks, starts, ends, strict=True)
+        ops = [op for op, _, _ in held.marks]
+        starts = self._clock.seconds([start for _, start, _ in held.marks])
+        ends = self._clock.seconds([end for _, _, end in held.marks])
+        return StepResult(
+            held.losses,
+            tuple(map(RanOp, ops, starts, ends)),
+            InFlight(held.most_until_backward, held.most_until_weights),
         )
-        return StepResult(self._losses, ops, self._most)
 
-    def _forward(self, task: Task) -> None:
-        inputs = self._batch.inputs[task.microbatch] if task.first else self._take(task)
-        target = self._batch.targets[task.microbatch] if task.last else None
-        self._hold()
-        start = self._clock.mark()
-        outputs = self._stages[task.op.stage].forward(
-            task.microbatch, inputs, target, split=task.split
-        )
-        self._marks.append((task.op, start, self._clock.mark()))
-        if task.last:
-            (loss,) = tensors(outputs)
-            self._losses[task.microbatch] = loss.detach()
-        else:
-            self.results[task.result] = outputs
 
-    def _backward(self, task: Task) -> None:
-        if task.last:
-            # The loss of the step is the mean over the micro-batches.
-            loss = self._losses[task.microbatch]
-            share = self._batch.loss_scale / self._plan.microbatches
-            gradients: Gradients = (torch.full_like(loss, share),)
-        else:
-            gradients = tensors(self._take(task))
-        stage = self._stages[task.op.stage]
-        start = self._clock.mark()
-        if task.op.kind is Kind.BW:
-            passed_on = stage.backward(task.microbatch, gradients)
-            self._until_weights -= 1
-        else:
-            passed_on = stage.backward_act(task.microbatch, gradients)
-        self._marks.append((task.op, start, self._clock.mark()))
-        self._until_backward -= 1
-        if not task.first:
-            self.results[task.result] = passed_on
-
-    def _take(self, task: Task) -> Values:
-        """The input of an op: received from another rank, or handed over on this one."""
-        if task.feed is None:
-            assert task.producer is not None
-            return self.results.pop(task.producer)
-        values = self._transport.wait(task.feed)
-        for sent in task.released:
-            self._transport.release(sent)
-        return values
-
-    def _hold(self) -> None:
-        self._until_backward += 1
-        self._until_weights += 1
-        most, planned = self._most, self._plan.in_flight
-        most = InFlight(
-            max(most.until_backward, self._until_backward),
-            max(most.until_weights, self._until_weights),
-        )
-        if (
-            most.until_backward > planned.until_backward
-            or most.until_weights > planned.until_weights
-        ):
-            raise PlanError(
-                f"rank {self._plan.rank} holds {most.until_weights} micro-batches, "
-                f"{most.until_backward} of them before their B; its plan allows "
-                f"{planned.until_weights} and {planned.until_backward}"
-            )
-        self._most = most
+def _run(actions: Sequence[Action], held: Held) -> None:
+    for act in actions:
+        act(held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from runtime.agreement import agree, schedule_facts, stage_facts
 from runtime.device import Clock, make_clock
 from runtime.dividing import divide
-from runtime.executor import Batch, StepResult, run_step
+from runtime.executor import Batch, Executor, StepResult
 from runtime.gate import Gate
 from runtime.plan import RankPlan, plan_rank
 from runtime.replicas import ReplicaTransport
@@ -141,16 +142,7 @@ class Pipeline:
         if isinstance(targets, Tensor):
             cut_targets = [tensors(values)[0] for values in cut_targets]
         signature = f"{self._forgotten} {shape_of(given)} {shape_of(wanted)}"
-        batch = Batch(cut_inputs, cut_targets, loss_scale, signature)
-        return run_step(
-            self.plan,
-            self.stages,
-            self._transport,
-            self._clock,
-            batch,
-            self._shared,
-            self.gate,
-        )
+        return self._executor.step(Batch(cut_inputs, cut_targets, loss_scale, signature), self.gate)
 
     def forget_shapes(self) -> None:
         """Makes the next step find out the shapes of all messages; to be called on every rank.
@@ -162,6 +154,10 @@ class Pipeline:
     def close(self) -> None:
         """Gives the channels back; for jobs that make several pipelines one after another."""
         self._transport.close()
+
+    @cached_property
+    def _executor(self) -> Executor:
+        return Executor(self.plan, self.stages, self._transport, self._clock, self._shared)
 
     def _cut(self, values: Values) -> list[Values]:
         return cut(values, self.plan.microbatches, self.session.device)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from runtime.device import HostClock
 from runtime.errors import PlanError, reason
-from runtime.executor import Batch, run_step
+from runtime.executor import Batch, Executor
 from runtime.pipeline import Pipeline
 from runtime.plan import InFlight
 from runtime.reference import reference_step, relative_error
@@ -138,8 +138,9 @@ def test_holding_more_than_planned_stops_the_run() -> None:
     )
     modest = replace(pipeline.plan, in_flight=InFlight(1, 1))
     batch = Batch([(torch.randn(1, 3),)] * 2, torch.randn(2, 1, 1))
+    executor = Executor(modest, pipeline.stages, pipeline._transport, HostClock(), pipeline._shared)
     with pytest.raises(PlanError, match=r"rank 0 holds 2 micro-batches, .* allows 1 and 1"):
-        run_step(modest, pipeline.stages, pipeline._transport, HostClock(), batch, pipeline._shared)
+        executor.step(batch)
 
 
 def test_too_few_samples_and_missing_stages_are_refused() -> None:
