@@ -99,16 +99,14 @@ class Deferral(TorchFunctionMode):
             # A mode is off while it handles a call; the calls made inside are to be seen too.
             with self:
                 return REENTERED[func](*args, **kwargs)
-        if func in REDIRECTED and torch.is_grad_enabled():
+        if func in REDIRECTED and torch.is_grad_enabled() and not _in_a_transform():
             found = REDIRECTED[func](*args, **kwargs)
             if found is not None and self._splits(found.weight, found.bias):
                 lower = _autocast_type(found)
                 layer_input = found.layer_input
                 if lower is not None:
                     layer_input = _lowered(layer_input, lower)
-                return _InputGradientOnly.apply(  # type: ignore[no-untyped-call]
-                    self, found.rule, lower, layer_input, found.weight, found.bias
-                )
+                return _apply(self, found.rule, lower, layer_input, found.weight, found.bias)
         return func(*args, **kwargs)
 
     def _splits(self, weight: Tensor, bias: Tensor | None) -> bool:
@@ -165,6 +163,11 @@ class _InputGradientOnly(torch.autograd.Function):
             weight = _lowered(weight, ctx.lower)
         passed_on = ctx.rule.input_gradient(gradient, kept, weight)
         return None, None, None, passed_on, None, None
+
+
+# What torch puts in front of it is for functions inside of functorch's transforms.
+_apply: Callable[..., Tensor] = super(torch.autograd.Function, _InputGradientOnly).apply
+_in_a_transform = torch._C._are_functorch_transforms_active
 
 
 def _autocast_type(operation: Operation) -> torch.dtype | None:

@@ -323,6 +323,20 @@ def test_a_checkpoint_recomputes_once_and_with_the_same_dropout() -> None:
         assert torch.equal(kept, again)
 
 
+def test_what_runs_inside_a_transform_stays_as_it_is() -> None:
+    class Mapped(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.func.vmap(super().forward)(x)
+
+    module = Mapped(8, 8)
+    plain = copy.deepcopy(module)
+    deferral = split_step(module, ROWS.float())
+    output = plain(ROWS.float())
+    output.backward(torch.arange(output.numel(), dtype=output.dtype).view_as(output).cos())
+    assert unsplit(module, deferral) == ["weight", "bias"]
+    assert torch.equal(module.weight.grad, plain.weight.grad)
+
+
 def test_gradients_accumulate_in_place() -> None:
     module = nn.Linear(8, 8)
     split_step(module, ROWS.float()).run()
