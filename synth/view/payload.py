@@ -12,7 +12,7 @@ from typing import Any
 from synth.compare import summarize
 from synth.measured import MeasuredStep
 from synth.op import Kind, Op
-from synth.problem import Problem
+from synth.problem import Problem, StageCost
 from synth.schedule import Schedule
 from synth.verify import verify
 from synth.view.idle import Cause, Stretch, stretches
@@ -54,7 +54,7 @@ def payload(schedule: Schedule, label: str, measured: MeasuredStep | None = None
 
 def problem_fields(problem: Problem) -> dict[str, Any]:
     """A problem as pages know it."""
-    return {
+    fields: dict[str, Any] = {
         "devices": problem.devices,
         "placement": problem.placement,
         "objective": str(problem.objective),
@@ -68,19 +68,21 @@ def problem_fields(problem: Problem) -> dict[str, Any]:
             {"name": s.name, "microbatches": s.microbatches, "route": list(s.route)}
             for s in problem.streams
         ],
-        "stages": [
-            [
-                cost.forward_ticks,
-                cost.backward_act_ticks,
-                cost.backward_wgt_ticks,
-                cost.fused_ticks,
-                cost.pair_ticks,
-                cost.activation_quanta,
-                cost.context_quanta,
-            ]
-            for cost in problem.stages
-        ],
+        "stages": [_cost(cost) for cost in problem.stages],
     }
+    if problem.needs:
+        fields["needs"] = problem.needs
+    if problem.device_costs:
+        fields["deviceCosts"] = [
+            [own.device, own.stage, *_cost(own.cost)] for own in problem.device_costs
+        ]
+    if problem.links:
+        fields["links"] = [[link.source, link.target, link.lag_ticks] for link in problem.links]
+    return fields
+
+
+def _cost(cost: StageCost) -> list[int]:
+    return [getattr(cost, name) for name in cost.__slots__]
 
 
 def figures(schedule: Schedule) -> dict[str, Any]:

@@ -16,7 +16,7 @@ function fillLegend(element, schedules, colours) {
   if (chunks > 1) items.push([swatch(colours, { chunks }), `chunk 0–${chunks - 1}`]);
   streams.slice(1).forEach((stream, at) =>
     items.push([swatch(colours, { kind: F, stream: at + 1 }), `stream ${stream.name}`]));
-  if (schedules.some(({ problem }) => problem.comm > 0)) {
+  if (schedules.some(({ problem }) => hasLatency(problem))) {
     items.push([swatch(colours, { transfer: true }), "activations and gradients on their way"]);
   }
   for (const cause of ["fill", "input", "transfer", "memory", "order", "drain"]) {

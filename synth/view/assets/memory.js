@@ -21,7 +21,7 @@ function memoryOf(problem, ops) {
     for (let op = ops.first[device]; op < ops.first[device + 1]; op++) {
       let freed = 0;
       for (const [kind, , stage] of ops.parts(op)) {
-        const change = partMemory(kind, problem.stages[stage]);
+        const change = partMemory(kind, costOf(problem, device, stage));
         held += change[0];
         freed += change[1];
       }

@@ -131,7 +131,7 @@ class Schedule {
   linked(op, neighbours) {
     const found = new Map();
     for (const node of this.ops.nodes(op)) {
-      for (const other of neighbours(node, this.problem.stages.length)) {
+      for (const other of neighbours(node, this.problem)) {
         const at = this.find(other);
         if (at >= 0 && at !== op && !found.has(at)) found.set(at, { op: at, node: other });
       }
@@ -140,7 +140,7 @@ class Schedule {
   }
 
   lag(from, to) {
-    return this.ops.device[from] === this.ops.device[to] ? 0 : this.problem.comm;
+    return hopTicks(this.problem, this.ops.device[from], this.ops.device[to]);
   }
 
   // The op that keeps an op from starting earlier, and by what: {op, via, slack}.
@@ -157,18 +157,46 @@ class Schedule {
   }
 }
 
-function* nodeInputs([kind, microbatch, stage, stream], stages) {
-  if (kind === F && stage > 0) yield [F, microbatch, stage - 1, stream];
+function* nodeInputs([kind, microbatch, stage, stream], problem) {
+  if (kind === F) for (const other of stagesBefore(problem, stage)) yield [F, microbatch, other, stream];
   if (kind === B) yield [F, microbatch, stage, stream];
-  if (kind === B && stage + 1 < stages) yield [B, microbatch, stage + 1, stream];
+  if (kind === B) for (const other of stagesBehind(problem, stage)) yield [B, microbatch, other, stream];
   if (kind === W) yield [B, microbatch, stage, stream];
 }
 
-function* nodeOutputs([kind, microbatch, stage, stream], stages) {
-  if (kind === F && stage + 1 < stages) yield [F, microbatch, stage + 1, stream];
+function* nodeOutputs([kind, microbatch, stage, stream], problem) {
+  if (kind === F) for (const other of stagesBehind(problem, stage)) yield [F, microbatch, other, stream];
   if (kind === F) yield [B, microbatch, stage, stream];
-  if (kind === B && stage > 0) yield [B, microbatch, stage - 1, stream];
+  if (kind === B) for (const other of stagesBefore(problem, stage)) yield [B, microbatch, other, stream];
   if (kind === B) yield [W, microbatch, stage, stream];
+}
+
+// The stages that a stage needs, and those that need it; without `needs` they are a chain.
+function stagesBefore({ needs }, stage) {
+  if (needs) return needs[stage];
+  return stage > 0 ? [stage - 1] : [];
+}
+
+function stagesBehind({ needs, stages }, stage) {
+  if (needs) return stages.map((_, other) => other).filter((other) => needs[other].includes(stage));
+  return stage + 1 < stages.length ? [stage + 1] : [];
+}
+
+// The latency between two devices; some links may have their own.
+function hopTicks(problem, source, target) {
+  if (source === target) return 0;
+  const link = problem.links?.find(([from, to]) => from === source && to === target);
+  return link ? link[2] : problem.comm;
+}
+
+function hasLatency(problem) {
+  return problem.comm > 0 || Boolean(problem.links?.some(([, , lag]) => lag > 0));
+}
+
+// What a stage costs on a device; some devices may have costs of their own.
+function costOf(problem, device, stage) {
+  const own = problem.deviceCosts?.find(([where, which]) => where === device && which === stage);
+  return own ? own.slice(2) : problem.stages[stage];
 }
 
 // For every stream and stage, which of its device's chunks it is: 0 for the first.

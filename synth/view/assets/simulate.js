@@ -64,9 +64,9 @@ function planOf(problem, orders) {
     for (const node of simpleNodes(op)) {
       outputs[written++] = slot(node);
       if (op[0] === BW && node[0] === W) continue; // its B is the op itself
-      for (const before of nodeInputs(node, stages)) {
+      for (const before of nodeInputs(node, problem)) {
         const from = problem.streams[before[3]].route[before[2]];
-        lags[read] = from === device ? 0 : problem.comm;
+        lags[read] = hopTicks(problem, from, device);
         inputs[read++] = slot(before);
       }
     }

@@ -86,7 +86,7 @@ class Timeline {
       const panel = { schedule, top: y, rows: [] };
       const parts = {
         cell: ROW.cell,
-        lane: this.options.transfers && schedule.problem.comm > 0 ? ROW.lane : 0,
+        lane: this.options.transfers && hasLatency(schedule.problem) ? ROW.lane : 0,
         measured: this.options.measured && schedule.measured ? ROW.measured : 0,
         memory: this.options.memory ? ROW.memory : 0,
       };

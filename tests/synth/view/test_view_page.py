@@ -7,9 +7,10 @@ import pytest
 
 from synth import catalog
 from synth.measured import MeasuredOp, MeasuredStep
-from synth.problem import make_problem
-from synth.schedule import TimedOp
-from synth.simulate import memory_profile, peaks
+from synth.problem import DeviceCost, Link, Problem, StageCost, Stream, make_problem
+from synth.schedule import Certificate, Schedule, TimedOp, value
+from synth.simulate import memory_profile, peaks, retime
+from synth.solve.listing import one_by_one
 from synth.view import payload, view_page
 
 
@@ -91,6 +92,29 @@ def test_memory_is_that_of_the_simulator(page, schedules):
             for timed in ops
         ]
         assert during == held
+
+
+def test_a_join_on_uneven_devices_and_links(open_page):
+    """Device 2 waits for both inputs, the later one through the slower device or link."""
+    cost = StageCost(1, 1, 1, 2, 3, 1, 1)
+    problem = Problem(
+        3,
+        "explicit",
+        (cost,) * 3,
+        (Stream("", 2, (0, 1, 2)),),
+        needs=((), (), (0, 1)),
+        device_costs=(DeviceCost(1, 1, StageCost(2, 2, 2, 4, 6, 3, 1)),),
+        links=(Link(2, 0, 5),),
+    )
+    timeline = retime(problem, one_by_one(problem))
+    reached = value(timeline, problem.objective)
+    schedule = Schedule("join", problem, timeline, Certificate(reached, 0, "none"))
+    page = open_page(view_page([payload(schedule, "join")], "one"))
+    assert "F0@1 on 1, its input" in hover(page, 0, schedule.devices[2][0].op)
+    # The slow link explains all of the wait: no time is left over.
+    assert "bound by\nB0@2 on 2, its input\n" in hover(page, 0, schedule.devices[0][1].op)
+    found = page.evaluate("window.pipesynth.schedules[0].memory.peaks")
+    assert tuple(found) == peaks(problem, timeline) == (1, 3, 1)
 
 
 def test_figures_are_in_the_table(page, schedules):
