@@ -7,6 +7,8 @@ device's own first start, `makespan` adds the time before the device can start a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
 
 from synth.errors import InfeasibleError
 from synth.folding import fold
@@ -15,6 +17,7 @@ from synth.paths import back, from_nothing, roots, turnarounds
 from synth.problem import Objective, Problem, StageCost, Stream
 
 MAX_SPAN_HEADS = 20_000  # ops x devices; beyond this only the first device is looked at
+MAX_PENDING = 20_000  # ways to fill a memory at the end; beyond this they are estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +298,11 @@ def _ramp_down(lone: _LoneStage) -> _Ramp:
     """Up to the last end: what is held then has to be released in the time that is left."""
     cost, limit = lone.cost, lone.limit
     whole, wgt = back(cost), cost.backward_wgt_ticks
+    pending = _pending(lone)
+    if cost.context_quanta and sum(late + 1 for _, late in pending) > MAX_PENDING:
+        return _smooth_ramp_down(lone)
     steps: list[tuple[int, int]] = []
-    for waiting, late in _pending(lone):
+    for waiting, late in pending:
         for only_w in range(late + 1 if cost.context_quanta else 1):
             if waiting + only_w == 0:
                 continue
@@ -312,3 +318,16 @@ def _ramp_down(lone: _LoneStage) -> _Ramp:
         waste += (after - clock) * (limit - most)
         clock, most = after, max(most, held)
     return _Ramp(ticks, waste)
+
+
+def _smooth_ramp_down(lone: _LoneStage) -> _Ramp:
+    """The same with parts of micro-batches allowed, so that more is held: one step for any limit.
+
+    What is held `t` before the end is at most `rate` times `t` plus the op that is almost over.
+    """
+    cost, limit = lone.cost, lone.limit
+    whole, wgt = back(cost), cost.backward_wgt_ticks
+    rate = max(Fraction(cost.activation_quanta, whole), Fraction(cost.context_quanta, wgt))
+    under_way = max(whole, wgt)
+    full = max(Fraction(0), min(limit / rate - under_way, Fraction(lone.device.work)))
+    return _Ramp(ceil(full), floor(full * (limit - rate * (under_way + full / 2))))

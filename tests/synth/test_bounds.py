@@ -331,3 +331,34 @@ def test_no_bound_is_above_the_optimum(devices: int, microbatches: int, cases: i
         assert is_possible(problem) == (optimum is not None)
         if optimum is not None:
             assert best_bound(problem).value <= optimum
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_estimated_end_wastes_no_more_than_there_is(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many micro-batches in memory the ways to fill it are estimated, to the safe side.
+
+    Only where memory never binds, and other bounds are stronger, the estimate can be the larger.
+    """
+    rng = random.Random(seed)
+    problem = make_problem(
+        rng.randint(1, 4),
+        rng.randint(1, 60),
+        costs=[rng.randint(1, 9) for _ in range(3)],
+        fused=rng.choice([None, 20]),
+        activation=(rng.randint(1, 3), rng.randint(1, 3)),
+        memory=rng.randint(6, 60),
+    )
+    exact = by_name(problem)
+    monkeypatch.setattr("synth.bounds.MAX_PENDING", 0)
+    estimated = by_name(problem)
+    assert estimated["little"] <= max(exact["little"], exact["work"], exact["path"])
+    del estimated["little"], exact["little"]
+    assert estimated == exact
+
+
+def test_bounds_with_room_for_thousands_of_micro_batches() -> None:
+    """They are found at once, and memory that never binds leaves the work."""
+    problem = make_problem(8, 4000, costs=(10, 12, 8), comm=3, memory=4000)
+    assert best_bound(problem).name == "work"
