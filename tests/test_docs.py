@@ -109,6 +109,7 @@ def without_measuring(command: Command) -> Command:
 
 def test_tutorial_runs_on_given_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     shown = [without_measuring(c) for c in commands(TUTORIAL) if c[0] not in SLOW_VERBS]
     run_all([c for c in shown if "calibrated" not in " ".join(c)])
     assert {path.name for path in tmp_path.iterdir()} >= {"solved.json", "page.html"}
@@ -117,5 +118,6 @@ def test_tutorial_runs_on_given_costs(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.slow
 @pytest.mark.dist
 def test_tutorial_runs(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     for command in commands(TUTORIAL):  # `run` replaces the process that it is called in
         subprocess.run([sys.executable, "-m", "synth", *command], cwd=tmp_path, check=True)
