@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3
 	>/dev/null 2>&1 && echo $$python && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo library test test-all lint format check clean
+.PHONY: help install demo library tutorial test test-all lint format check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -31,6 +31,9 @@ demo: $(STAMP)  ## solve, prove, train and compare, on this machine
 
 library: $(STAMP)  ## solve what is missing or open in schedules/, and list what is there
 	@$(RUN) scripts/library.py
+
+tutorial: $(STAMP)  ## run what docs/tutorial.md shows and put the output into it
+	@$(RUN) scripts/tutorial.py
 
 test: $(STAMP)  ## the tests, without the slow ones
 	@$(RUN) -m pytest -m "not slow"
