@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
+from synth.alone import alone
 from synth.errors import InfeasibleError
 from synth.folding import fold
 from synth.heads import NEVER, heads, one_machine, relate, tails
@@ -66,8 +67,8 @@ def check_memory(problem: Problem) -> None:
     """Raise InfeasibleError unless every device has room for one micro-batch at a time.
 
     Before any B, all F that its stage needs have run, and none of their B has: a device holds its
-    chunks of that micro-batch among these, and what that B adds. Where the stages are a chain,
-    running micro-batches one after another takes no more than this, so that a schedule exists.
+    chunks of that micro-batch among these, and what that B adds. Where the stages are a chain, that
+    is also enough to run micro-batches one after another; elsewhere `alone` looks for an order.
     """
     ancestors = problem.ancestors()
     for stream in problem.streams:
@@ -86,6 +87,11 @@ def check_memory(problem: Problem) -> None:
                     f"device {device} needs {units.memory_text(need)} for a single micro-batch, "
                     f"its limit is {units.quanta(limit)}; raise the limit or cut the model finer"
                 )
+        if not problem.is_chain and alone(problem, stream).fits is False:
+            raise InfeasibleError(
+                "no order of its stages keeps a single micro-batch within the limits; raise them "
+                "or cut the model finer"
+            )
 
 
 def _offset(problem: Problem, device: _Device) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from synth.op import Kind
 from synth.problem import Problem, StageCost, Stream
 
 
@@ -48,29 +47,6 @@ def turnarounds(problem: Problem, stream: Stream, device: int) -> dict[int, int]
             if holder == device and path is not None:
                 found[stage] = max(found.get(stage, 0), path)
     return found
-
-
-def alone(problem: Problem) -> tuple[tuple[Kind, int], ...]:
-    """The F and B of one micro-batch, by stage, in an order that holds little.
-
-    A B runs as soon as it can, so that a branch is through before the next one begins. For a chain
-    that is all F, then all B.
-    """
-    stages = range(len(problem.stages))
-    order: list[tuple[Kind, int]] = []
-    ran: set[tuple[Kind, int]] = set()
-    while len(order) < 2 * len(stages):
-        ready = next(
-            (kind, stage)
-            for kind, others in ((Kind.B, problem.behind), (Kind.F, problem.before))
-            for stage in stages
-            if (kind, stage) not in ran
-            and (kind is Kind.F or (Kind.F, stage) in ran)
-            and all((kind, other) in ran for other in others(stage))
-        )
-        order.append(ready)
-        ran.add(ready)
-    return tuple(order)
 
 
 def back(cost: StageCost) -> int:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
+from synth.alone import alone
 from synth.folding import KINDS, Folded
 from synth.heads import Heads, heads, relate, tails
 from synth.op import Kind, Op
-from synth.paths import alone
 from synth.problem import Objective, Problem
 from synth.schedule import Orders
 
@@ -113,14 +113,14 @@ def _rank(folded: Folded, index: int, kinds: tuple[Kind, ...]) -> float:
 
 
 def one_by_one(problem: Problem) -> Orders:
-    """Every micro-batch alone: with stages that are a chain it fits whenever anything does."""
+    """Every micro-batch alone, which fits whenever anything does."""
     rows: list[list[Op]] = [[] for _ in range(problem.devices)]
-    order = alone(problem)
+    orders = {stream.name: alone(problem, stream).order for stream in problem.streams}
     for microbatch in range(max(stream.microbatches for stream in problem.streams)):
         for stream in problem.streams:
             if microbatch >= stream.microbatches:
                 continue
-            for kind, stage in order:
+            for kind, stage in orders[stream.name]:
                 row = rows[stream.route[stage]]
                 row.append(Op(kind, microbatch, stage, stream.name))
                 if kind is Kind.B:

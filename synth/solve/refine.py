@@ -26,7 +26,8 @@ MAX_COUNTERS = 60_000  # beyond this many counters a single solve takes minutes
 def refine(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     """Narrow the bracket until it closes or the time is over."""
     problem = incumbent.problem
-    assert incumbent.value is not None
+    if incumbent.value is None:
+        return  # nothing to start from: too many stages for `alone` to find an order that fits
     exact = exact_step(problem)
     chains = 3 * len(problem.stages) * len(problem.streams)
     least = -(-incumbent.value * chains // MAX_COUNTERS)  # ticks per step, for the model's size

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synth.alone import alone
 from synth.bounds import all_bounds, check_memory
 from synth.catalog import family, names
 from synth.chrome_trace import dumps as trace
@@ -21,7 +22,6 @@ from synth.graph import dependencies
 from synth.heads import heads, relate, tails
 from synth.lower import lower, program_json
 from synth.op import parse_op
-from synth.paths import alone
 from synth.placement import parse_placement
 from synth.problem import DeviceCost, Link, Objective, Problem, StageCost, Stream, make_problem
 from synth.recut import recut
@@ -151,13 +151,58 @@ def test_least_memory_of_a_single_micro_batch(needs, least):
     with pytest.raises(InfeasibleError, match=f"device 0 needs {least} activation units"):
         check_memory(replace(problem, limits_quanta=(least - 1,)))
     held = most = 0
-    for kind, stage in alone(problem):
+    found = alone(replace(problem, limits_quanta=(least,)), problem.streams[0])
+    assert found.fits
+    for kind, stage in found.order:
         taken, freed = memory_change(problem, parse_op(f"{kind}0@{stage}"))
         held += taken - freed
         most = max(most, held)
         if kind == "B":
             held -= memory_change(problem, parse_op(f"W0@{stage}"))[1]
     assert most == least
+
+
+GROWS, SHRINKS, NOTHING = (StageCost(1, 1, 1, 2, 3, *held) for held in ((1, 3), (3, 0), (0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("costs", "limit", "fits"),
+    [
+        # The branch that grows when it goes back has to wait until the other one is gone.
+        ((GROWS, SHRINKS, NOTHING), 4, True),
+        ((GROWS, SHRINKS, NOTHING), 3, False),
+        # Each fits alone, but the first B comes while the other branch is still held.
+        ((GROWS, GROWS, NOTHING), 4, True),
+        ((GROWS, GROWS, NOTHING), 3, False),
+    ],
+)
+def test_the_order_of_branches_matters(costs, limit, fits):
+    problem = replace(FORK, stages=costs, needs=((), (), (0, 1)), limits_quanta=(limit,))
+    if not fits:
+        with pytest.raises(InfeasibleError):
+            check_memory(problem)
+        return
+    timeline = retime(problem, one_by_one(problem))
+    assert verify(plan(problem, timeline)) == []
+
+
+def test_no_order_of_branches_fits():
+    """Both hold 1 when the join goes back, and the first of them needs 3."""
+    problem = replace(
+        FORK, stages=(GROWS, GROWS, NOTHING), needs=((), (), (0, 1)), limits_quanta=(3,)
+    )
+    with pytest.raises(InfeasibleError, match="no order of its stages keeps a single micro-batch"):
+        check_memory(problem)
+
+
+@given(st.integers(0, 10**6))
+def test_one_after_another_fits_or_nothing_does(random_graph, seed):
+    problem = random_graph(random.Random(seed))
+    try:
+        check_memory(problem)
+    except InfeasibleError:
+        return
+    assert verify(plan(problem, retime(problem, one_by_one(problem)))) == []
 
 
 def test_branches_do_not_hold_each_other():
