@@ -12,8 +12,10 @@ backward as long as the micro-batches' W run in the same order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -57,6 +59,8 @@ class Deferral(TorchFunctionMode):
         self.queue: list[WeightWork] = []
         self.split: set[Tensor] = set()
         """Parameters whose gradient is computed in W; filled by the forward."""
+        self._repeats = False
+        """Whether one of them is used more than once."""
 
     def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
         """Adds to the gradients of all leaves but the split parameters, whose work it queues."""
@@ -66,26 +70,31 @@ class Deferral(TorchFunctionMode):
 
     def run(self) -> None:
         """Does the queued work, first in first out, letting go of each piece when it is done."""
-        uses: dict[Tensor, int] = {}
-        for work in self.queue:
-            uses[work.weight] = uses.get(work.weight, 0) + 1
-            if work.bias is not None:
-                uses[work.bias] = uses.get(work.bias, 0) + 1
+        uses = self._uses() if self._repeats else {}
         sums: dict[Tensor, Tensor] = {}
         self.queue.reverse()
-        with torch.no_grad():
-            while self.queue:
-                for parameter, gradient in self.queue.pop().run():
-                    uses[parameter] -= 1
-                    # Of a parameter used several times the uses are summed first, as autograd does.
+        # No graph is recorded: none of the tensors in the queue requires a gradient.
+        while self.queue:
+            for parameter, gradient in self.queue.pop().run():
+                total = gradient
+                if uses:
+                    # The uses of a parameter are summed first, as autograd does.
                     partial = sums.pop(parameter, None)
                     total = gradient if partial is None else partial + gradient
+                    uses[parameter] -= 1
                     if uses[parameter]:
                         sums[parameter] = total
-                    elif (present := parameter.grad) is None:
-                        parameter.grad = total.to(parameter.dtype)
-                    else:
-                        present.add_(total)
+                        continue
+                if (present := parameter.grad) is None:
+                    parameter.grad = total.to(parameter.dtype)
+                else:
+                    present.add_(total)
+
+    def _uses(self) -> Counter[Tensor]:
+        """How often the queue has a gradient for a parameter."""
+        weights = (work.weight for work in self.queue)
+        biases = (work.bias for work in self.queue if work.bias is not None)
+        return Counter(chain(weights, biases))
 
     def __torch_function__(
         self,
@@ -116,9 +125,14 @@ class Deferral(TorchFunctionMode):
         if bias is not None and bias.requires_grad:
             if not _is_trained_parameter(bias):
                 return False
-            self.split.add(bias)
-        self.split.add(weight)
+            self._note(bias)
+        self._note(weight)
         return True
+
+    def _note(self, parameter: Tensor) -> None:
+        if parameter in self.split:
+            self._repeats = True
+        self.split.add(parameter)
 
 
 class _InputGradientOnly(torch.autograd.Function):

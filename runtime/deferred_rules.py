@@ -35,10 +35,13 @@ class Rule(Protocol):
     def parameter_gradients(
         self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor, bias: Tensor | None
     ) -> Gradients:
-        """What W computes; a gradient of the bias only where a bias is given."""
+        """What W computes; a gradient of the bias only where a bias is given.
+
+        The weight and the bias say what is wanted; no graph may come to depend on them.
+        """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as one is made per call
 class Operation:
     """One call of an operation that can be split."""
 
@@ -67,9 +70,8 @@ class Linear:
     def parameter_gradients(
         self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor, bias: Tensor | None
     ) -> Gradients:
-        rows = output_gradient.reshape(-1, output_gradient.shape[-1])
-        weight_gradient = rows.t().mm(layer_input.reshape(-1, layer_input.shape[-1]))
-        return weight_gradient, None if bias is None else rows.sum(0)
+        rows, inputs = _as_rows(output_gradient), _as_rows(layer_input)
+        return rows.t().mm(inputs), None if bias is None else rows.sum(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Convolution:
         self, output_gradient: Tensor, layer_input: Tensor, weight: Tensor, bias: Tensor | None
     ) -> Gradients:
         wanted = [False, True, bias is not None]
-        weight = weight.to(output_gradient.dtype)
+        weight = weight.detach().to(output_gradient.dtype)
         _, of_weight, of_bias = self._backward(output_gradient, layer_input, weight, bias, wanted)
         assert of_weight is not None
         return of_weight, of_bias
@@ -212,9 +214,13 @@ class Product:
             # Everything but the contracted dimension becomes rows.
             if self.weight_first:
                 inner, outer = inner.mT, outer.mT
-            inner = inner.reshape(-1, inner.shape[-1])
-            outer = outer.reshape(-1, outer.shape[-1])
+            inner, outer = _as_rows(inner), _as_rows(outer)
         elif self.weight_first:
             inner, outer = inner.mT, outer.mT
         of_weight = outer.mT @ inner if self.weight_first != self.transposed else inner.mT @ outer
         return of_weight, None if bias is None else outer.sum(0)
+
+
+def _as_rows(tensor: Tensor) -> Tensor:
+    """All dimensions but the last as one."""
+    return tensor if tensor.dim() == 2 else tensor.reshape(-1, tensor.shape[-1])

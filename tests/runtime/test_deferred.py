@@ -171,6 +171,7 @@ def test_gradients_are_those_of_an_ordinary_backward(case: str, with_input_gradi
     for (name, mine), theirs in zip(module.named_parameters(), plain.parameters(), strict=True):
         assert (mine.grad is None) == (theirs.grad is None), name
         assert mine.grad is None or torch.equal(mine.grad, theirs.grad), name
+        assert mine.grad is None or not mine.grad.requires_grad, name
 
 
 def test_weights_have_no_gradient_before_w_and_what_is_not_split_is_named() -> None:
