@@ -1,0 +1,130 @@
+"""What a step costs without any runtime: its messages on gloo and its layers, in one bare loop.
+
+Every instruction of the program is a prepared call. Messages arrive in buffers of their own, whose
+sizes are known beforehand, and nothing is checked, counted or measured. F is a module call that
+records its graph, and BW what autograd makes of it. B and W are the three products and sums of a
+linear layer on their own, which is less than what any autograd does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from runtime.autograd import backward
+from runtime.plan import Task, plan_rank
+from runtime.session import Session
+from synth.lower import Message, Receive, Send, lower
+from synth.op import Kind, Op
+from synth.schedule import Schedule
+
+
+class BareLoop:
+    """One rank's program over square linear stages; `step` runs it once."""
+
+    def __init__(self, schedule: Schedule, session: Session, width: int) -> None:
+        self._rank = session.rank
+        self._group = dist.new_group()
+        self._gloo = self._group._get_backend(session.device)
+        program = lower(schedule)
+        self._tags = {channel: number for number, channel in enumerate(program.channels)}
+        self._rows = torch.zeros(width, width)
+        self._works: dict[Message, Any] = {}
+        self._buffers: dict[Message, Tensor] = {}
+        self._results: dict[Op, Tensor] = {}
+        self._kept: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        stages = {stage for _, stage in schedule.problem.held_stages(session.rank)}
+        self._layers = {stage: nn.Linear(width, width) for stage in stages}
+        for parameter in (p for layer in self._layers.values() for p in layer.parameters()):
+            parameter.grad = torch.zeros_like(parameter)
+        plan = plan_rank(schedule, program, session.rank)
+        self._calls = [self._call(step) for step in plan.steps]
+
+    def step(self) -> None:
+        """Runs the program once."""
+        for call in self._calls:
+            call()
+        for work in self._works.values():
+            work.wait()
+        self._works.clear()
+        self._results.clear()
+
+    def close(self) -> None:
+        """Gives the communicator back; all ranks have to."""
+        dist.destroy_process_group(self._group)
+
+    def _call(self, step: Any) -> Callable[[], None]:
+        if isinstance(step, Task):
+            return self._compute(step)
+        message: Message = step.message
+        channel, tag = message.channel, self._tags[message.channel]
+        if isinstance(step, Receive):
+            self._buffers[message] = buffer = torch.zeros_like(self._rows)
+
+            def receive() -> None:
+                self._works[message] = self._gloo.recv([buffer], channel.source, tag)
+
+            return receive
+        assert isinstance(step, Send), "there is nothing to reduce"
+
+        def send() -> None:
+            result = self._results.pop(message.producer)
+            self._works[message] = self._gloo.send([result], channel.target, tag)
+
+        return send
+
+    def _compute(self, task: Task) -> Callable[[], None]:
+        kinds = {Kind.F: self._forward, Kind.B: self._inputs, Kind.W: self._weights}
+        run = kinds.get(task.op.kind, self._fused)
+        layer, key = self._layers[task.op.stage], (task.microbatch, task.op.stage)
+
+        def call() -> None:
+            given = self._rows
+            if task.feed is not None:
+                self._works.pop(task.feed).wait()
+                given = self._buffers[task.feed]
+                for sent in task.released:
+                    self._works.pop(sent).wait()
+            elif task.producer is not None:
+                given = self._results.pop(task.producer)
+            result = run(task, layer, key, given)
+            if result is not None:
+                self._results[task.result] = result
+
+        return call
+
+    def _forward(self, task: Task, layer: nn.Linear, key: tuple[int, int], given: Tensor) -> Tensor:
+        given = given.detach().requires_grad_(not task.first)
+        output = layer(given)
+        if task.last:
+            output = output.sum()
+        self._kept[key] = given, output
+        return output.detach()
+
+    def _fused(
+        self, task: Task, layer: nn.Linear, key: tuple[int, int], given: Tensor
+    ) -> Tensor | None:
+        layer_input, output = self._kept.pop(key)
+        backward((output,), (torch.ones_like(output) if task.last else given,))
+        return layer_input.grad
+
+    @torch.no_grad()
+    def _inputs(
+        self, task: Task, layer: nn.Linear, key: tuple[int, int], given: Tensor
+    ) -> Tensor | None:
+        layer_input, _ = self._kept[key]
+        gradient = torch.ones_like(self._rows) if task.last else given
+        self._kept[key] = layer_input, gradient
+        return None if task.first else gradient.mm(layer.weight)
+
+    @torch.no_grad()
+    def _weights(self, task: Task, layer: nn.Linear, key: tuple[int, int], given: Tensor) -> None:
+        layer_input, gradient = self._kept.pop(key)
+        assert layer.weight.grad is not None
+        assert layer.bias.grad is not None
+        layer.weight.grad.add_(gradient.t().mm(layer_input))
+        layer.bias.grad.add_(gradient.sum(0))
