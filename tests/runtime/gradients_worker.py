@@ -12,13 +12,11 @@ import gc
 import json
 import os
 import sys
-import time
-import traceback
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
+from forked_ranks import open_store, run_ranks
 from torch import Tensor, nn
 
 from models import gpt
@@ -287,21 +285,7 @@ def resident_growth(session: Session) -> dict[str, int]:
     }
 
 
-def open_store(rank: int, folder: Path) -> dist.TCPStore:
-    """A store on a free port, which rank 0 picks and leaves in a file."""
-    port = folder / "port"
-    if rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        (folder / "port.new").write_text(str(store.port))
-        (folder / "port.new").rename(port)
-        return store
-    while not port.exists():
-        time.sleep(0.01)
-    return dist.TCPStore("127.0.0.1", int(port.read_text()), is_master=False)
-
-
 def run_rank(rank: int, world: int, folder: Path) -> None:
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     session = connect(world, device="cpu", timeout_s=20, store=open_store(rank, folder))
     lines = []
     for path in sorted(folder.glob("*.json")):
@@ -333,23 +317,6 @@ def two_ranks(session: Session, output: Path) -> None:
     output.write_text(json.dumps(found))
 
 
-def main(world: int, folder: Path) -> int:
-    (folder / "results").mkdir()
-    torch.set_num_threads(1)
-    # torch is imported once and the ranks are forks, which saves seconds per rank.
-    children = []
-    for rank in range(world):
-        child = os.fork()
-        if child == 0:
-            try:
-                run_rank(rank, world, folder)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
-
-
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2])))
+    ranks, place = int(sys.argv[1]), Path(sys.argv[2])
+    sys.exit(run_ranks(ranks, place, lambda rank: run_rank(rank, ranks, place)))

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
-import time
-import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from forked_ranks import make_batch, make_stage, mean_square, open_store, run_ranks
+from torch import nn
 
 from runtime.clipping import ClippedOptimizer, Update, apply, judge, square_norms
 from runtime.pipeline import Pipeline
@@ -37,25 +34,9 @@ SAMPLES = 3
 LEARNING_RATE = 0.02
 
 
-def make_stage(stage: int, *, noisy: bool) -> nn.Module:
+def stage_of(stage: int, *, noisy: bool) -> nn.Module:
     """A few layers; the noisy ones draw random numbers and keep running means."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stage)
-        layers: list[nn.Module] = [nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)]
-        if noisy:
-            layers += [nn.BatchNorm1d(4), nn.Dropout(0.3)]
-        return nn.Sequential(*layers).double()
-
-
-def mean_square(output: Tensor, target: Tensor) -> Tensor:
-    return (output - target).square().mean()
-
-
-def batch(step: int, microbatches: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(step)
-    shape = (2, microbatches * SAMPLES, 4)
-    inputs, targets = torch.randn(shape, generator=generator, dtype=torch.float64)
-    return inputs, targets
+    return make_stage(stage, *([nn.BatchNorm1d(4), nn.Dropout(0.3)] if noisy else []))
 
 
 def spoil(step: int, stages: Mapping[int, nn.Module], count: int) -> None:
@@ -82,7 +63,7 @@ def train(
     torch.manual_seed(100 + session.rank)
     problem = schedule.problem
     own = {stage for _, stage in problem.held_stages(session.rank)}
-    modules = {stage: make_stage(stage, noisy=noisy) for stage in own}
+    modules = {stage: stage_of(stage, noisy=noisy) for stage in own}
     pipeline = Pipeline(modules, schedule, loss=mean_square, session=session)
     parameters: list[dict[str, str]] = []
     updates: list[Update] = []
@@ -102,7 +83,7 @@ def train(
         optimizer = ClippedOptimizer(pipeline, adam, max_norm=MAX_NORM)
     losses = []
     for step in range(steps):
-        result = pipeline.step(*batch(step, pipeline.plan.microbatches))
+        result = pipeline.step(*make_batch(step, SAMPLES * pipeline.plan.microbatches))
         losses.append({str(number): loss.item() for number, loss in result.losses.items()})
         spoil(step, modules, len(problem.stages))
         adam.param_groups[0]["lr"] = LEARNING_RATE * 0.99**step
@@ -124,14 +105,14 @@ def train(
 def train_alone(schedule: Schedule, steps: int) -> dict[str, Any]:
     """The same in one process without a pipeline."""
     count = len(schedule.problem.stages)
-    modules = {stage: make_stage(stage, noisy=False) for stage in range(count)}
+    modules = {stage: stage_of(stage, noisy=False) for stage in range(count)}
     parameters = {stage: list(module.parameters()) for stage, module in modules.items()}
     flat = [parameter for own in parameters.values() for parameter in own]
     adam = torch.optim.AdamW(flat)
     found: dict[str, list[Any]] = {"losses": [], "parameters": [], "updates": []}
     microbatches = schedule.problem.total_microbatches
     for step in range(steps):
-        inputs, targets = batch(step, microbatches)
+        inputs, targets = make_batch(step, SAMPLES * microbatches)
         reference = reference_step(
             list(modules.values()), inputs, targets, microbatches, mean_square
         )
@@ -159,7 +140,6 @@ def results(
 
 
 def run_rank(rank: int, world: int, folder: Path) -> None:
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     session = connect(world, device="cpu", timeout_s=20, store=open_store(rank, folder))
     with (folder / "results" / f"{rank}.jsonl").open("w") as output:
         for name, steps, noisy in json.loads((folder / "cases.json").read_text()):
@@ -171,35 +151,6 @@ def run_rank(rank: int, world: int, folder: Path) -> None:
     session.close()
 
 
-def open_store(rank: int, folder: Path) -> dist.TCPStore:
-    """A store on a free port, which rank 0 picks and leaves in a file."""
-    port = folder / "port"
-    if rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        (folder / "port.new").write_text(str(store.port))
-        (folder / "port.new").rename(port)
-        return store
-    while not port.exists():
-        time.sleep(0.01)
-    return dist.TCPStore("127.0.0.1", int(port.read_text()), is_master=False)
-
-
-def main(world: int, folder: Path) -> int:
-    (folder / "results").mkdir()
-    torch.set_num_threads(1)
-    children = []
-    for rank in range(world):
-        child = os.fork()
-        if child == 0:
-            try:
-                run_rank(rank, world, folder)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
-
-
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2])))
+    ranks, place = int(sys.argv[1]), Path(sys.argv[2])
+    sys.exit(run_ranks(ranks, place, lambda rank: run_rank(rank, ranks, place)))

@@ -8,16 +8,13 @@ Reads FOLDER/*.json and leaves FOLDER/results/RANK.jsonl.
 from __future__ import annotations
 
 import json
-import os
 import sys
-import time
-import traceback
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from forked_ranks import make_batch, make_stage, mean_square, open_store, run_ranks
+from torch import Tensor
 
 from runtime.clipping import ClippedOptimizer, apply, judge, square_norms
 from runtime.pipeline import Pipeline
@@ -35,23 +32,6 @@ MAX_NORM = 0.3
 SAMPLES = 2
 
 
-def make_stage(stage: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stage)
-        return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)).double()
-
-
-def mean_square(output: Tensor, target: Tensor) -> Tensor:
-    return (output - target).square().mean()
-
-
-def batch(step: int, microbatches: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(step)
-    shape = (2, microbatches * SAMPLES, 4)
-    inputs, targets = torch.randn(shape, generator=generator, dtype=torch.float64)
-    return inputs, targets
-
-
 def alone(schedule: Schedule, replicas: int) -> dict[str, Tensor]:
     """The parameters after all steps in one process that sees the data of all replicas."""
     stages = len(schedule.problem.stages)
@@ -61,7 +41,9 @@ def alone(schedule: Schedule, replicas: int) -> dict[str, Tensor]:
     adam = torch.optim.AdamW(flat, lr=0.01)
     count = schedule.problem.total_microbatches * replicas
     for step in range(STEPS):
-        found = reference_step(list(modules.values()), *batch(step, count), count, mean_square)
+        found = reference_step(
+            list(modules.values()), *make_batch(step, SAMPLES * count), count, mean_square
+        )
         for stage, module in modules.items():
             for name, parameter in module.named_parameters():
                 parameter.grad = found.gradients[f"{stage}.{name}"]
@@ -84,7 +66,7 @@ def train(schedule: Schedule, session: Session, *, early: bool) -> dict[str, Any
     samples = count * SAMPLES
     mine = slice(session.replica * samples, (session.replica + 1) * samples)
     for step in range(STEPS):
-        inputs, targets = batch(step, count * session.replicas)
+        inputs, targets = make_batch(step, samples * session.replicas)
         pipeline.step(inputs[mine], targets[mine])
         optimizer.step()
     optimizer.settle()
@@ -107,7 +89,7 @@ def tied(schedule: Schedule, session: Session) -> float:
     pipeline = Pipeline(modules, schedule, loss=mean_square, session=session, ties=[tie])
     samples = pipeline.plan.microbatches * SAMPLES
     mine = slice(session.replica * samples, (session.replica + 1) * samples)
-    inputs, targets = batch(0, pipeline.plan.microbatches * session.replicas)
+    inputs, targets = make_batch(0, samples * session.replicas)
     pipeline.step(inputs[mine], targets[mine])
     copies = [p for bound in pipeline.tied.values() for p in bound.values()]
     pipeline.close()
@@ -126,7 +108,6 @@ def differing_copies(schedule: Schedule, session: Session) -> str:
 
 
 def run_rank(rank: int, devices: int, replicas: int, folder: Path) -> None:
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(devices * replicas))
     store = open_store(rank, folder)
     try:
         join(devices, replicas + 1, device="cpu", timeout_s=20, store=store)
@@ -151,35 +132,6 @@ def run_rank(rank: int, devices: int, replicas: int, folder: Path) -> None:
     session.close()
 
 
-def open_store(rank: int, folder: Path) -> dist.TCPStore:
-    """A store on a free port, which rank 0 picks and leaves in a file."""
-    port = folder / "port"
-    if rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        (folder / "port.new").write_text(str(store.port))
-        (folder / "port.new").rename(port)
-        return store
-    while not port.exists():
-        time.sleep(0.01)
-    return dist.TCPStore("127.0.0.1", int(port.read_text()), is_master=False)
-
-
-def main(devices: int, replicas: int, folder: Path) -> int:
-    (folder / "results").mkdir()
-    torch.set_num_threads(1)
-    children = []
-    for rank in range(devices * replicas):
-        child = os.fork()
-        if child == 0:
-            try:
-                run_rank(rank, devices, replicas, folder)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
-
-
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
+    sizes, place = (int(sys.argv[1]), int(sys.argv[2])), Path(sys.argv[3])
+    sys.exit(run_ranks(sizes[0] * sizes[1], place, lambda rank: run_rank(rank, *sizes, place)))
