@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from synth.bounds import Bound, best_bound
 from synth.errors import InfeasibleError
@@ -15,12 +16,15 @@ from synth.solve.apart import search_apart
 from synth.solve.backends import Backend, make_backend
 from synth.solve.cpsat import improve_by_cpsat
 from synth.solve.deadline import Deadline
-from synth.solve.improver import Improver
+from synth.solve.improver import SLICE, Improver
 from synth.solve.incumbent import Incumbent
 from synth.solve.interrupt import Interrupts
 from synth.solve.listing import Lister, Starts, one_by_one, rules
 from synth.solve.report import Progress
 from synth.solve.tournament import Tournament
+
+if TYPE_CHECKING:
+    from synth.solve.corridor import Corridor
 
 FIRST_STEPS = 500  # of the tournament before the solvers start
 FIRST_SLICE_S = 2.0  # for each solver
@@ -122,8 +126,9 @@ def _first_search(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
     if len(folded.chains) * incumbent.problem.total_microbatches <= FEW_OPS:
         incumbent.run("tabu search")
         tournament = Tournament(folded, seed)
-        if incumbent.timeline is not None:
-            tournament.invite(folded.starts(incumbent.timeline))
+        best = _best(incumbent, folded)
+        if best is not None:
+            tournament.invite(best)
         tournament.run(FIRST_STEPS)
         _offer(incumbent, folded, tournament.best)
 
@@ -131,25 +136,68 @@ def _first_search(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
 def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     """Rounds of tabu search, ILP and CP-SAT, each twice as long as the one before.
 
-    With two cores the tabu search goes on in a process of its own while the solvers run.
+    With two cores one tournament goes on in a process of its own all the time. Solvers that get
+    nowhere for two rounds leave every other round to a second tournament.
     """
-    from synth.solve.refine import refine  # PuLP is slow to import, and most problems need none
+    from synth.solve.corridor import Corridor  # PuLP is slow to import, and most need none
 
     folded = fold(incumbent.problem, 1)
     ops = len(folded.chains) * incumbent.problem.total_microbatches
-    slice_s = FIRST_SLICE_S
+    second = Tournament(folded, backend.seed + 2)
+    corridor = Corridor()
+    slice_s, fruitless = FIRST_SLICE_S, 0
     with Improver(incumbent.problem, backend.seed + 1) as improver:
         while not incumbent.closed and deadline.left > 0.0:
             steps = max(1, round(2 * slice_s * STEP_OPS / ops))
-            best = incumbent.timeline
-            improver.ask(steps, None if best is None else folded.starts(best))
-            refine(incumbent, backend, deadline.within(slice_s))
-            if not incumbent.closed:
-                improve_by_cpsat(incumbent, backend.seed, slice_s, deadline)
+            improver.ask(steps, _best(incumbent, folded))
+            if fruitless < 2:
+                helped = _solve_exactly(incumbent, backend, corridor, slice_s, deadline)
+                fruitless = 0 if helped else fruitless + 1
+                slice_s *= 2
+            else:
+                fruitless = 1
+                _search_too(incumbent, folded, second, steps, deadline)
             if not incumbent.closed:
                 incumbent.run("tabu search")
                 _offer(incumbent, folded, improver.answer(deadline.left))
-            slice_s *= 2
+
+
+def _solve_exactly(
+    incumbent: Incumbent,
+    backend: Backend,
+    corridor: Corridor,
+    slice_s: float,
+    deadline: Deadline,
+) -> bool:
+    """A slice of time for each solver. Returns whether the bracket got narrower."""
+    from synth.solve.refine import refine
+
+    before = incumbent.value, incumbent.bound.value
+    refine(incumbent, backend, deadline.within(slice_s))
+    if before[0] == incumbent.value:
+        corridor.search(incumbent, backend, deadline.within(slice_s))
+    if not incumbent.closed:
+        improve_by_cpsat(incumbent, backend.seed, slice_s, deadline)
+    return before != (incumbent.value, incumbent.bound.value)
+
+
+def _search_too(
+    incumbent: Incumbent, folded: Folded, tournament: Tournament, steps: int, deadline: Deadline
+) -> None:
+    """Tabu search in this process as well."""
+    incumbent.run("tabu search")
+    best = _best(incumbent, folded)
+    if best is not None:
+        tournament.invite(best)
+    for _ in range(0, steps, SLICE):
+        if deadline.left == 0.0:
+            break
+        tournament.run(SLICE)
+    _offer(incumbent, folded, tournament.best)
+
+
+def _best(incumbent: Incumbent, folded: Folded) -> Starts | None:
+    return None if incumbent.timeline is None else folded.starts(incumbent.timeline)
 
 
 def _offer(incumbent: Incumbent, folded: Folded, starts: Starts | None) -> None:
