@@ -243,13 +243,40 @@ def test_the_script_puts_output_below_its_command() -> None:
     assert filled == blocks.format("new a\n", "new b\n")
 
 
-# Slow ones ----------------------------------------------------------------------------------------
+# With processes ----------------------------------------------------------------------------------
 
 
 def started(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (words, done.stderr)
     return done
+
+
+SNIPPET_NEEDS = """
+import torch
+from torch import nn
+from torch.optim import AdamW
+from runtime import Pipeline, PostValidatedOptimizer
+
+torch.manual_seed(0)
+model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)))
+loss = nn.functional.mse_loss
+data = [(torch.randn(8, 4), torch.randn(8, 4)) for _ in range(3)]
+before = [parameter.clone() for parameter in model.parameters()]
+"""
+SNIPPET_DID = """
+optimizer.settle()
+assert any(not torch.equal(a, b) for a, b in zip(before, model.parameters()))
+"""
+
+
+@pytest.mark.dist
+def test_the_training_in_python_runs(folder: Path) -> None:
+    run_all(["pipesynth solve -P 2 -m 4 -q -o solved.json"])
+    (snippet,) = [block for block in blocks(README.read_text()) if "Pipeline(model" in block]
+    (folder / "training.py").write_text(SNIPPET_NEEDS + snippet + SNIPPET_DID)
+    torchrun = "-m torch.distributed.run --standalone --nproc-per-node 2 training.py"
+    started([sys.executable, *torchrun.split()], folder)
 
 
 @pytest.mark.slow
