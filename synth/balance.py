@@ -11,27 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice
 from math import comb
 
-from synth import catalog
 from synth.bounds import Bound, best_bound
 from synth.costs import SliceCost
 from synth.errors import InfeasibleError, NothingFoundError
-from synth.folding import fold
 from synth.fusing import fuse
 from synth.problem import Problem
-from synth.schedule import Certificate, Schedule
-from synth.solve.climb import climb
-from synth.solve.incumbent import Incumbent
-from synth.solve.listing import Lister, one_by_one, rules
+from synth.schedule import Schedule
+from synth.solve.quick import solve_quickly
 
 Cut = tuple[int, ...]
 
 MAX_CUTS = 3000  # all of them are looked at below that
 SLACK = 1.15  # above it, only those whose bottleneck is at most so much above the least
 MAX_SOLVED = 24
-CLIMB_STEPS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +117,7 @@ def balance(layers: Sequence[SliceCost], stages: int, make: Callable[[Cut], Prob
     for least, _, cut, problem, bound in ranked[:MAX_SOLVED]:
         if best is not None and least >= best.ticks:
             break
-        found = _quick(problem, bound)
+        found = solve_quickly(problem, bound)
         if found is not None:
             candidate = Balanced(cut, problem, fuse(found))
             if best is None or candidate.ticks < best.ticks:
@@ -131,27 +125,6 @@ def balance(layers: Sequence[SliceCost], stages: int, make: Callable[[Cut], Prob
     if best is None:
         raise NothingFoundError("no schedule found for any cut; raise the memory limit")
     return best
-
-
-def _quick(problem: Problem, bound: Bound) -> Schedule | None:
-    """A good schedule by what needs no clock: the families that fit, list scheduling, a climb."""
-    incumbent = Incumbent(problem, bound, lambda _: None)
-    for name in catalog.names():
-        family = catalog.family(name)
-        if family.refuses(problem) is None:
-            incumbent.offer(family.orders(problem), name)
-    incumbent.offer(one_by_one(problem), "one micro-batch at a time")
-    folded = fold(problem, 1)
-    lister = Lister(folded)
-    for starts in chain(map(lister.run, rules(folded)), islice(climb(folded, 0), CLIMB_STEPS)):
-        if incumbent.closed:
-            break
-        if starts is not None:
-            incumbent.offer(folded.unfold(starts), "list schedule")
-    if incumbent.timeline is None or incumbent.value is None:
-        return None
-    certificate = Certificate(incumbent.value, bound.value, f"{bound.name}: {bound.text}")
-    return Schedule("balanced", problem, incumbent.timeline, certificate)
 
 
 def _nearest(work: Sequence[int], stages: int) -> list[Cut]:

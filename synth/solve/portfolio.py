@@ -19,16 +19,14 @@ from synth.solve.deadline import Deadline
 from synth.solve.improver import SLICE, Improver
 from synth.solve.incumbent import Incumbent
 from synth.solve.interrupt import Interrupts
-from synth.solve.listing import Lister, Starts, one_by_one, rules
+from synth.solve.quick import best_starts, first_schedules, first_search, offer_starts
 from synth.solve.report import Progress
 from synth.solve.tournament import Tournament
 
 if TYPE_CHECKING:
     from synth.solve.corridor import Corridor
 
-FIRST_STEPS = 500  # of the tournament before the solvers start
 FIRST_SLICE_S = 2.0  # for each solver
-FEW_OPS = 4_000  # more than this do not search before the solvers start
 STEP_OPS = 700_000  # ops that a second's steps of the tournament look at
 
 
@@ -83,8 +81,8 @@ def solve(
         incumbent = Incumbent(problem, bound, progress or (lambda _: None))
         interrupted = False
         try:
-            _first_schedules(incumbent, deadline)
-            _first_search(incumbent, deadline, seed)
+            first_schedules(incumbent, deadline)
+            first_search(incumbent, deadline, seed)
             interrupts.check()
             if not incumbent.closed and deadline.left > 0.0:
                 (search_apart if apart else search)(incumbent, solver, deadline)
@@ -92,45 +90,6 @@ def solve(
             interrupted = True
             incumbent.note("interrupted: returning the best schedule so far")
         return _result(incumbent, time.monotonic() - begin, interrupted)
-
-
-def _first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
-    """Schedules that need no solver: the handcrafted families that fit, then list scheduling."""
-    from synth import catalog
-
-    problem = incumbent.problem
-    for name in sorted(catalog.names(), key=lambda name: not name.startswith("zb-h")):
-        family = catalog.family(name)
-        if family.refuses(problem) is None and not incumbent.closed:
-            incumbent.run(name)
-            incumbent.offer(family.orders(problem), name)
-    if incumbent.closed:
-        return
-    incumbent.offer(one_by_one(problem), "one micro-batch at a time")
-    incumbent.run("list scheduling")
-    folded = fold(problem, 1)
-    lister = Lister(folded)
-    for rule in rules(folded):
-        if incumbent.closed or deadline.left == 0.0:
-            return
-        starts = lister.run(rule)
-        if starts is not None:
-            incumbent.offer(folded.unfold(starts), "list schedule")
-
-
-def _first_search(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
-    """Some steps of the tournament, where they take less than the solvers need to start."""
-    if incumbent.closed or deadline.left == 0.0:
-        return
-    folded = fold(incumbent.problem, 1)
-    if len(folded.chains) * incumbent.problem.total_microbatches <= FEW_OPS:
-        incumbent.run("tabu search")
-        tournament = Tournament(folded, seed)
-        best = _best(incumbent, folded)
-        if best is not None:
-            tournament.invite(best)
-        tournament.run(FIRST_STEPS)
-        _offer(incumbent, folded, tournament.best)
 
 
 def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
@@ -149,7 +108,7 @@ def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     with Improver(incumbent.problem, backend.seed + 1) as improver:
         while not incumbent.closed and deadline.left > 0.0:
             steps = max(1, round(2 * slice_s * STEP_OPS / ops))
-            improver.ask(steps, _best(incumbent, folded))
+            improver.ask(steps, best_starts(incumbent, folded))
             if fruitless < 2:
                 helped = _solve_exactly(incumbent, backend, corridor, slice_s, deadline)
                 fruitless = 0 if helped else fruitless + 1
@@ -159,7 +118,7 @@ def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
                 _search_too(incumbent, folded, second, steps, deadline)
             if not incumbent.closed:
                 incumbent.run("tabu search")
-                _offer(incumbent, folded, improver.answer(deadline.left))
+                offer_starts(incumbent, folded, improver.answer(deadline.left))
 
 
 def _solve_exactly(
@@ -186,23 +145,14 @@ def _search_too(
 ) -> None:
     """Tabu search in this process as well."""
     incumbent.run("tabu search")
-    best = _best(incumbent, folded)
+    best = best_starts(incumbent, folded)
     if best is not None:
         tournament.invite(best)
     for _ in range(0, steps, SLICE):
         if deadline.left == 0.0:
             break
         tournament.run(SLICE)
-    _offer(incumbent, folded, tournament.best)
-
-
-def _best(incumbent: Incumbent, folded: Folded) -> Starts | None:
-    return None if incumbent.timeline is None else folded.starts(incumbent.timeline)
-
-
-def _offer(incumbent: Incumbent, folded: Folded, starts: Starts | None) -> None:
-    if starts is not None:
-        incumbent.offer(folded.unfold(starts), "tabu search")
+    offer_starts(incumbent, folded, tournament.best)
 
 
 def _result(incumbent: Incumbent, seconds: float, interrupted: bool) -> SolveResult:
