@@ -4,6 +4,11 @@ Ranks d P to d P + P - 1 are the d-th pipeline and have a job of their own; only
 over. As soon as the last W of a stage has run, its gradients travel to the ranks with the same
 stage in the other pipelines, while the rank goes on with what is left of the step. Where the
 schedule itself has several holders of a stage, they and their replicas reduce in one go.
+
+torch's DDP and FSDP2 do not serve here: both reduce from hooks of autograd's backward, which is B,
+when W has added nothing yet; DDP then sends gradients that lack it, and FSDP2 puts its shards back
+in place and loses what W adds to the parameters it had gathered. Without those hooks, what is left
+of them is a reduction after the last W, which is what happens here.
 """
 
 from __future__ import annotations
