@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
-from synth.errors import FileError, UsageError
-from synth.model_options import DTYPES, add_model_options, counts, require_model
+from runtime.profiled_model import profiled_model
+from synth.errors import UsageError
+from synth.model_options import add_model_options, require_model
 
 MODELS = ("gpt", "sleep")
 
@@ -105,31 +105,6 @@ def read_options(kind: type[Job], parser: Parser, argv: Sequence[str]) -> Job:
                 f"{values.model}; leave out one of --profile and --model"
             )
     return kind(**{field.name: getattr(values, field.name) for field in fields(kind)})
-
-
-def profiled_model(path: Path) -> dict[str, Any]:
-    """The options that build the model of a costs file, cut as it was there.
-
-    Raises:
-        FileError: it cannot be read, or holds no such model.
-    """
-    from synth.costs import loads
-    from synth.files import read_bytes
-
-    costs = loads(read_bytes(path), str(path))
-    facts = costs.model
-    found: dict[str, Any] = {"model": str(facts.get("name")), "cut": costs.cut}
-    try:
-        for name in ("layers", "width", "heads", "seq_len", "seed", "batch"):
-            if name in facts:
-                found[name] = operator.index(facts[name])  # type: ignore[arg-type]
-        if facts.get("input_shape") is not None:
-            found["input_shape"] = counts(str(facts["input_shape"]))
-        if "dtype" in facts:
-            found["dtype"] = DTYPES[DTYPES.index(str(facts["dtype"]))]
-    except (TypeError, ValueError, argparse.ArgumentTypeError) as error:
-        raise FileError(f"{path}: does not say which model it is of: {error}") from None
-    return found
 
 
 def require_counts(options: object, *names: str) -> None:

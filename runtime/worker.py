@@ -23,6 +23,7 @@ from runtime.pipeline import MakeTransport, Pipeline
 from runtime.plan import plan_rank
 from runtime.planned import latency_ms, measured_times, planned_times, stage_times
 from runtime.process import prefer_this_process, prepare, sharpen_sleep
+from runtime.profiled_model import require_profile_of
 from runtime.report import print_run
 from runtime.runfile import Planned, RankRecord, Run
 from runtime.session import Session, connect, open_store
@@ -135,14 +136,14 @@ def build_model(options: JobOptions, schedule: Schedule) -> models.Model:
     """The model that the options name, cut into the stages of the schedule.
 
     Raises:
-        UsageError: it cannot be cut like that.
+        UsageError: it cannot be cut like that, or is not what the schedule was made for.
     """
     stages = len(schedule.problem.stages)
     times: list[StageTimes] = []
     if options.model == "sleep":
         times = stage_times(schedule.problem, options.sleep_ms, options.tick_ms)
     try:
-        return models.build(
+        model = models.build(
             options.model,
             stages,
             models.Options(
@@ -160,6 +161,9 @@ def build_model(options: JobOptions, schedule: Schedule) -> models.Model:
     except ValueError as error:
         name = f"model {options.model}: "
         raise UsageError(name + str(error).removeprefix(name)) from None
+    if options.profile is not None:
+        require_profile_of(schedule, options.profile, model.cut)
+    return model
 
 
 def ties_of(model: models.Model) -> list[Tie]:

@@ -15,9 +15,12 @@ import pytest
 
 from runtime import options, train_options
 from runtime.options import JobOptions
+from runtime.profiled_model import require_profile_of
+from synth import catalog
 from synth.costs import Environment, Method, SliceCost, Timing, dumps, loads, make_costs
 from synth.errors import FileError, UsageError
-from synth.profiled import joined
+from synth.problem import make_problem
+from synth.profiled import joined, make_profiled
 
 MODEL = """
 import torch
@@ -119,7 +122,10 @@ def costs_file(folder: Path, **model: Any) -> Path:
     """A profile of three layers in two stages, said to be of a model."""
     timing = Timing(1000, 1000, 1000)
     layer = SliceCost("layer", 1, timing, timing, timing, timing, 1, 1, 1, 1, 1, 1)
-    layers = [msgspec.structs.replace(layer, name=f"layer{number}") for number in range(3)]
+    layers = [
+        msgspec.structs.replace(layer, name=f"layer{number}", activation_bytes=10 + number)
+        for number in range(3)
+    ]
     costs = make_costs(
         model=model,
         environment=Environment("cpu", "none", 1, 1, 1, "0"),
@@ -167,6 +173,20 @@ def test_a_profile_of_no_model_is_refused(tmp_path: Path, model: dict[str, Any])
     path = costs_file(tmp_path, **model)
     with pytest.raises((FileError, UsageError), match=r"does not say which model|--model None"):
         options.parse(["plan.json", "--profile", str(path)])
+
+
+def test_a_schedule_for_another_cut_or_profile_is_refused(tmp_path: Path) -> None:
+    path = costs_file(tmp_path, **GPT)
+    costs = loads(path.read_bytes(), str(path))
+    stages = joined(costs.layers, (2, 1))
+    for given in (costs.stages, stages):
+        problem = make_profiled(costs, 2, 2, stages=given)
+        schedule = catalog.build("1f1b", problem)
+        cut = tuple(stage.layers for stage in given)
+        require_profile_of(schedule, path, cut)
+        with pytest.raises(UsageError, match="give the --cut that"):
+            require_profile_of(schedule, path, cut[::-1])
+    require_profile_of(catalog.build("1f1b", make_problem(2, 2)), path, (1, 2))  # of no profile
 
 
 def test_runs_and_trainings_read_what_they_share_alike() -> None:
