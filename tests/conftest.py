@@ -116,7 +116,11 @@ class _Listing:
         if self.paired:
             for forward in forwards:
                 for backward in backwards:
-                    if self.problem.device(forward) == self.problem.device(backward):
+                    same = (forward.stream, forward.microbatch) == (
+                        backward.stream,
+                        backward.microbatch,
+                    )
+                    if not same and self.problem.device(forward) == self.problem.device(backward):
                         yield from filter(self._fits, (pair(forward, backward),))
 
     def _can_run(self, node: Op) -> bool:

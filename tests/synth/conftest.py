@@ -66,8 +66,11 @@ def random_graph() -> Callable[..., Problem]:
     return _random_graph
 
 
-def _random_graph(rng: random.Random, *, most_ops: int = 30) -> Problem:
-    """Any graph of stages, placed anywhere, in one or two streams, on uneven devices and links."""
+def _random_graph(rng: random.Random, *, most_ops: int = 30, cheap: bool = False) -> Problem:
+    """Any graph of stages, placed anywhere, in one or two streams, on uneven devices and links.
+
+    Where `cheap`, fused and paired ops may take less than their parts.
+    """
     while True:
         devices, stages = rng.randint(1, 3), rng.randint(1, 4)
         streams = [
@@ -88,7 +91,7 @@ def _random_graph(rng: random.Random, *, most_ops: int = 30) -> Problem:
     return Problem(
         devices=devices,
         placement="explicit",
-        stages=tuple(_random_cost(rng) for _ in range(stages)),
+        stages=tuple(_random_cost(rng, cheap) for _ in range(stages)),
         streams=tuple(streams),
         comm_ticks=rng.choice([0, 1, 3]) if lags else 0,
         limits_quanta=tuple(rng.choice([None, *range(2, 10)]) for _ in range(devices)),
@@ -98,7 +101,9 @@ def _random_graph(rng: random.Random, *, most_ops: int = 30) -> Problem:
             for stage in range(stages)
         ),
         device_costs=tuple(
-            DeviceCost(*place, _random_cost(rng)) for place in sorted(places) if rng.random() < 0.3
+            DeviceCost(*place, _random_cost(rng, cheap))
+            for place in sorted(places)
+            if rng.random() < 0.3
         ),
         links=tuple(
             Link(*pair, rng.randint(0, 5)) for pair in pairs if lags and rng.random() < 0.4
@@ -106,7 +111,11 @@ def _random_graph(rng: random.Random, *, most_ops: int = 30) -> Problem:
     )
 
 
-def _random_cost(rng: random.Random) -> StageCost:
+def _random_cost(rng: random.Random, cheap: bool) -> StageCost:
     forward, act, wgt = (rng.randint(1, 4) for _ in range(3))
     held = rng.randint(0, 3), rng.randint(0, 3)
-    return StageCost(forward, act, wgt, act + wgt, forward + act + wgt, *held)
+    fused, pair = act + wgt, forward + act + wgt
+    if cheap:
+        fused = rng.randint(act, act + wgt)
+        pair = rng.randint(max(forward, fused), forward + fused)
+    return StageCost(forward, act, wgt, fused, pair, *held)

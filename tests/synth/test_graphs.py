@@ -371,11 +371,12 @@ seeds = st.integers(0, 10**6)
 def any_schedule(random_graph, random_orders, seed: int) -> Schedule:
     """A valid schedule; without limits where the random orders do not keep within them."""
     chance = random.Random(seed)
-    problem = random_graph(chance)
-    found = random_orders(problem, chance, cap=2, fused=chance.random() < 0.5)
+    problem = random_graph(chance, cheap=chance.random() < 0.5)
+    kinds = {"fused": chance.random() < 0.5, "paired": chance.random() < 0.3}
+    found = random_orders(problem, chance, cap=2, **kinds)
     if found is None:
         problem = replace(problem, limits_quanta=())
-        found = random_orders(problem, chance, cap=10, fused=chance.random() < 0.5)
+        found = random_orders(problem, chance, cap=10, **kinds)
     schedule = plan(problem, retime(problem, found))
     assert verify(schedule) == []
     return schedule
