@@ -9,7 +9,7 @@ from math import lcm
 
 from synth.errors import ProblemError
 from synth.placement import Placement, parse_placement
-from synth.problem import Problem, StageCost, share_out
+from synth.problem import DeviceCost, Problem, StageCost, share_out
 
 _TIMES = (
     "forward_ticks",
@@ -29,15 +29,18 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
     quanta become the coarsest in which everything is whole. Latency and limits stay what they are,
     and several streams share the micro-batches, the first taking one more where they do not divide.
 
+    A device that takes some times as long for all its stages does so for the new ones.
+
     Raises ProblemError for an unknown placement, where there are fewer micro-batches than streams,
-    and where the stages are no chain or cost devices unequally, as nothing says how to cut those.
+    and where the stages are no chain or devices differ in another way: nothing says how to cut
+    those.
     """
     wanted = placement
     if isinstance(wanted, str):
         wanted = parse_placement(wanted, problem.devices)
     if wanted.routes == tuple((stream.name, stream.route) for stream in problem.streams):
         return replace(problem, placement=wanted.name)
-    _check(problem, wanted)
+    factors = _factors(problem, wanted)
     units = problem.units
     times = _cut(problem, _TIMES, wanted.stages, units.ticks_per_unit)
     memory = _cut(problem, _MEMORY, wanted.stages, units.quanta_per_unit)
@@ -47,20 +50,26 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
         None if limit is None else Fraction(limit, units.quanta_per_unit)
         for limit in problem.limits_quanta
     ]
-    ticks = _coarsest([comm, *lags, *(time for stage in times for time in stage)])
+    slow = {
+        (device, stage): [factors[device] * time for time in times[stage]]
+        for _, route in wanted.routes
+        for stage, device in enumerate(route)
+        if factors[device] != 1
+    }
+    ticks = _coarsest([comm, *lags, *(time for row in (*times, *slow.values()) for time in row)])
     quanta = _coarsest(
         [limit for limit in limits if limit is not None] + [part for cut in memory for part in cut]
     )
+
+    def cost(stage: int, time: Sequence[Fraction]) -> StageCost:
+        return StageCost(
+            *(int(part * ticks) for part in time), *(int(part * quanta) for part in memory[stage])
+        )
+
     return Problem(
         devices=problem.devices,
         placement=wanted.name,
-        stages=tuple(
-            StageCost(
-                **{name: int(part * ticks) for name, part in zip(_TIMES, time, strict=True)},
-                **{name: int(part * quanta) for name, part in zip(_MEMORY, held, strict=True)},
-            )
-            for time, held in zip(times, memory, strict=True)
-        ),
+        stages=tuple(cost(stage, time) for stage, time in enumerate(times)),
         streams=share_out(wanted, problem.total_microbatches),
         comm_ticks=int(comm * ticks),
         limits_quanta=tuple(None if limit is None else int(limit * quanta) for limit in limits),
@@ -70,20 +79,38 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
             replace(link, lag_ticks=int(lag * ticks))
             for link, lag in zip(problem.links, lags, strict=True)
         ),
+        device_costs=tuple(
+            DeviceCost(device, stage, cost(stage, time)) for (device, stage), time in slow.items()
+        ),
     )
 
 
-def _check(problem: Problem, wanted: Placement) -> None:
+def _factors(problem: Problem, wanted: Placement) -> list[Fraction]:
+    """How many times as long each device takes for everything."""
     reason = ""
+    factors = [_factor(problem, device) for device in range(problem.devices)]
+    known = [factor for factor in factors if factor is not None]
     if not problem.is_chain:
         reason = "its stages are not a chain"
-    elif problem.device_costs:
-        reason = "some stages cost more or less on some devices"
+    elif len(known) < problem.devices:
+        reason = "some devices have costs of their own"
     if reason:
         raise ProblemError(
             f"the problem cannot be cut for placement {wanted.name}: {reason}; compare schedules "
             f"of placement {problem.placement} only"
         )
+    return known
+
+
+def _factor(problem: Problem, device: int) -> Fraction | None:
+    """The same of one device; None where it holds more or less, or differs from stage to stage."""
+    found: set[Fraction] = set()
+    for stream, stage in problem.held_stages(device):
+        own, usual = problem.cost(stream.name, stage), problem.stages[stage]
+        if any(getattr(own, name) != getattr(usual, name) for name in _MEMORY):
+            return None
+        found |= {Fraction(getattr(own, name), getattr(usual, name)) for name in _TIMES}
+    return found.pop() if len(found) == 1 else None
 
 
 def _cut(

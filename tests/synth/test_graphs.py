@@ -313,11 +313,20 @@ def test_no_formula_is_claimed_on_uneven_devices_or_links(name, change):
 def test_what_cannot_be_cut_anew():
     with pytest.raises(ProblemError, match="its stages are not a chain"):
         recut(JOIN, "v")
-    with pytest.raises(ProblemError, match="cost more or less on some devices"):
-        recut(replace(JOIN, needs=()), "v")
-    again = recut(replace(JOIN, needs=(), device_costs=()), "v")
-    assert again.links == (Link(2, 0, 10),)
-    assert again.comm_ticks == 2  # a unit has two ticks now
+    for cost in (StageCost(2, 2, 3, 5, 7, 1, 1), StageCost(1, 1, 1, 2, 3, 2, 1)):
+        own = replace(JOIN, needs=(), device_costs=(DeviceCost(1, 1, cost),))
+        with pytest.raises(ProblemError, match="some devices have costs of their own"):
+            recut(own, "v")
+
+
+def test_slow_devices_and_links_stay_slow():
+    """Device 1 takes twice as long; halves of stages make two ticks a unit."""
+    again = recut(replace(JOIN, needs=()), "v")
+    assert (again.links, again.comm_ticks) == ((Link(2, 0, 10),), 2)
+    assert [cost.forward_ticks for cost in again.stages] == [1] * 6
+    half = StageCost(2, 2, 2, 4, 6, 1, 1)
+    assert again.device_costs == (DeviceCost(1, 1, half), DeviceCost(1, 4, half))
+    assert recut(again, "linear") == replace(JOIN, needs=(), placement="linear")
 
 
 def test_the_same_routes_need_no_cut():
