@@ -68,12 +68,13 @@ class Problem:
     `stages` are the costs of each stage, `device_costs` what some of them cost on some devices
     instead. `needs` says for each stage whose outputs its forward takes; empty, the stages are a
     chain. `comm_ticks` is the latency of a hop between two different devices, `links` that of some
-    hops instead. `limits_quanta` has one entry per device, None for no limit. A single stream has
-    the empty name.
+    hops instead. `limits_quanta` has one entry per device, None for no limit. `kept_quanta` is what
+    a device keeps all the time of each stage that it holds; the limits are without it already, and
+    only those of another placement depend on it. A single stream has the empty name.
 
     Equal problems compare equal however they are written: what says nothing new in `needs`,
-    `device_costs` and `links` is left out, and the rest is sorted. Raises ProblemError when a rule
-    is broken.
+    `device_costs`, `links` and `kept_quanta` is left out, and the rest is sorted. Raises
+    ProblemError when a rule is broken.
     """
 
     devices: int
@@ -87,6 +88,7 @@ class Problem:
     needs: Needs = ()
     device_costs: tuple[DeviceCost, ...] = ()
     links: tuple[Link, ...] = ()
+    kept_quanta: tuple[int, ...] = ()
     _by_name: dict[str, Stream] = field(init=False, repr=False, compare=False, hash=False)
     _costs: dict[str, tuple[StageCost, ...]] = field(
         init=False, repr=False, compare=False, hash=False
@@ -105,6 +107,7 @@ class Problem:
         own = (entry for entry in self.device_costs if entry.cost != self.stages[entry.stage])
         self._set(
             needs=() if before == line else before,
+            kept_quanta=self.kept_quanta if any(self.kept_quanta) else (),
             links=tuple(sorted(links, key=lambda link: (link.source, link.target))),
             device_costs=tuple(sorted(own, key=lambda entry: (entry.device, entry.stage))),
             _by_name={stream.name: stream for stream in self.streams},
@@ -206,6 +209,12 @@ class Problem:
             for stage, holder in enumerate(stream.route)
             if holder == device
         )
+
+    def kept(self, device: int) -> int:
+        """Quanta a device keeps all the time: of each stage once, whatever streams bring it."""
+        if not self.kept_quanta:
+            return 0
+        return sum(self.kept_quanta[stage] for stage in {s for _, s in self.held_stages(device)})
 
     def work(self, device: int) -> int:
         """The least ticks a device has to be busy."""

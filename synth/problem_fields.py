@@ -73,8 +73,8 @@ class StreamField(Strict):
 class ProblemField(Strict):
     """The problem that the schedule answers.
 
-    The last three are left out where they say nothing: a chain of stages, which cost the same on
-    every device, and hops that all take the same time.
+    The last four are left out where they say nothing: a chain of stages, which cost the same on
+    every device, hops that all take the same time, and nothing that stages keep all the time.
     """
 
     devices: Positive
@@ -88,6 +88,7 @@ class ProblemField(Strict):
     needs: list[list[Count]] = []
     device_costs: list[DeviceCostField] = []
     links: list[LinkField] = []
+    kept_quanta: list[Count] = []
 
 
 def problem_json(problem: Problem) -> dict[str, Any]:
@@ -111,6 +112,8 @@ def problem_json(problem: Problem) -> dict[str, Any]:
         ]
     if problem.links:
         fields["links"] = [_fields(link) for link in problem.links]
+    if problem.kept_quanta:
+        fields["kept_quanta"] = list(problem.kept_quanta)
     return fields
 
 
@@ -148,6 +151,7 @@ def read_problem(data: ProblemField, source: str) -> Problem:
                 DeviceCost(own.device, own.stage, _stage_cost(own)) for own in data.device_costs
             ),
             links=tuple(Link(link.source, link.target, link.lag_ticks) for link in data.links),
+            kept_quanta=tuple(data.kept_quanta),
         )
     except ProblemError as error:
         raise FileError(f"{source}: {error} - at `$.problem`") from None

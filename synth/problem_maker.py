@@ -55,10 +55,11 @@ class _Maker:
         own = device_costs(data, costs, streams, self.refuse)
         comm = number(data.comm, "$.comm")
         lags = [number(link.lag, f"$.links[{n}].lag") for n, link in enumerate(data.links)]
-        limits = self._room(streams, memory)
+        kept = self._kept()
+        limits = self._room(streams, kept, memory)
         every = [*costs, *own.values()]
         ticks = lcm(*(t.denominator for t in (comm, *lags, *(t for c in every for t in c.times))))
-        held = (*(size for cost in every for size in cost.sizes), *filter(None, limits))
+        held = (*(size for cost in every for size in cost.sizes), *filter(None, limits), *kept)
         quanta = lcm(*(size.denominator for size in held))
         try:
             return Problem(
@@ -78,6 +79,7 @@ class _Maker:
                     Link(link.source, link.target, int(lag * ticks))
                     for link, lag in zip(data.links, lags, strict=True)
                 ),
+                kept_quanta=tuple(int(size * quanta) for size in kept),
             )
         except ProblemError as error:
             raise self.refuse(str(error), "$") from None
@@ -166,43 +168,37 @@ class _Maker:
         return tuple(found)
 
     def _room(
-        self, streams: Sequence[Stream], memory: Sequence[Amount | None] | None
+        self,
+        streams: Sequence[Stream],
+        kept: Sequence[Fraction],
+        memory: Sequence[Amount | None] | None,
     ) -> list[Fraction | None]:
         """What is left on each device for activations; None where there is no limit."""
         room: list[Fraction | None] = []
-        static = self._static(streams)
         for device, limit in enumerate(self._limits(memory)):
-            kept = static[device]
-            if limit is not None and kept > 0 and limit <= kept:
+            held = {s for stream in streams for s, d in enumerate(stream.route) if d == device}
+            static = sum((kept[stage] for stage in held if stage < len(kept)), Fraction(0))
+            if limit is not None and static > 0 and limit <= static:
                 typed = self.data.units.memory
                 unit = "activation units" if typed == "activation" else typed
                 raise InfeasibleError(
                     f"infeasible: parameters, gradients and optimizer of device {device} take "
-                    f"{float(kept):g} {unit}, its limit is {float(limit):g}; raise the limit or "
+                    f"{float(static):g} {unit}, its limit is {float(limit):g}; raise the limit or "
                     "spread the stages over more devices"
                 )
-            room.append(None if limit is None else limit - kept)
+            room.append(None if limit is None else limit - static)
         return room
 
-    def _static(self, streams: Sequence[Stream]) -> list[Fraction]:
-        """What each device keeps all the time: each stage once, whatever streams bring it."""
-        kept = [
+    def _kept(self) -> list[Fraction]:
+        """What a device keeps all the time of each stage."""
+        names = ("parameters", "gradients", "optimizer")
+        return [
             sum(
-                (
-                    self.refuse.number(getattr(stage, name), f"$.stages[{n}].{name}")
-                    for name in ("parameters", "gradients", "optimizer")
-                ),
+                (self.refuse.number(getattr(stage, n), f"$.stages[{s}].{n}") for n in names),
                 Fraction(0),
             )
-            for n, stage in enumerate(self.data.stages)
+            for s, stage in enumerate(self.data.stages)
         ]
-        found = [Fraction(0)] * self.data.devices
-        for device, stage in {
-            (device, stage) for stream in streams for stage, device in enumerate(stream.route)
-        }:
-            if 0 <= device < len(found) and stage < len(kept):
-                found[device] += kept[stage]
-        return found
 
     def _limits(self, memory: Sequence[Amount | None] | None) -> Iterator[Fraction | None]:
         devices, stated = self.data.devices, self.data.memory

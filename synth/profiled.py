@@ -100,6 +100,7 @@ def make_profiled(
         limits_quanta=_room(chosen, where, devices, limit_bytes),
         objective=Objective(objective),
         units=UNITS,
+        kept_quanta=tuple(stage.static_bytes for stage in chosen),
     )
 
 

@@ -20,6 +20,9 @@ _TIMES = (
 )
 _MEMORY = ("activation_quanta", "context_quanta")
 
+Amounts = Sequence[Sequence[int]]
+"""For each stage the same costs, in ticks or quanta."""
+
 
 def recut(problem: Problem, placement: Placement | str) -> Problem:
     """Cut the model of a problem as another placement wants it.
@@ -42,14 +45,17 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
         return replace(problem, placement=wanted.name)
     factors = _factors(problem, wanted)
     units = problem.units
-    times = _cut(problem, _TIMES, wanted.stages, units.ticks_per_unit)
-    memory = _cut(problem, _MEMORY, wanted.stages, units.quanta_per_unit)
+    costs = [[getattr(cost, name) for name in _TIMES] for cost in problem.stages]
+    sizes = [[getattr(cost, name) for name in _MEMORY] for cost in problem.stages]
+    times = _cut(costs, wanted.stages, units.ticks_per_unit)
+    memory = _cut(sizes, wanted.stages, units.quanta_per_unit)
+    kept = [Fraction(0)] * wanted.stages
+    if problem.kept_quanta:
+        cut = _cut([[part] for part in problem.kept_quanta], wanted.stages, units.quanta_per_unit)
+        kept = [part for (part,) in cut]
     comm = Fraction(problem.comm_ticks, units.ticks_per_unit)
     lags = [Fraction(link.lag_ticks, units.ticks_per_unit) for link in problem.links]
-    limits = [
-        None if limit is None else Fraction(limit, units.quanta_per_unit)
-        for limit in problem.limits_quanta
-    ]
+    limits = _limits(problem, wanted, kept)
     slow = {
         (device, stage): [factors[device] * time for time in times[stage]]
         for _, route in wanted.routes
@@ -58,7 +64,7 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
     }
     ticks = _coarsest([comm, *lags, *(time for row in (*times, *slow.values()) for time in row)])
     quanta = _coarsest(
-        [limit for limit in limits if limit is not None] + [part for cut in memory for part in cut]
+        [*filter(None, limits), *kept, *(part for sizes in memory for part in sizes)]
     )
 
     def cost(stage: int, time: Sequence[Fraction]) -> StageCost:
@@ -82,7 +88,28 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
         device_costs=tuple(
             DeviceCost(device, stage, cost(stage, time)) for (device, stage), time in slow.items()
         ),
+        kept_quanta=tuple(int(part * quanta) for part in kept),
     )
+
+
+def _limits(problem: Problem, wanted: Placement, kept: Sequence[Fraction]) -> list[Fraction | None]:
+    """What each device has left on the new placement, where it may keep more or less."""
+    per_unit = problem.units.quanta_per_unit
+    found: list[Fraction | None] = []
+    for device, limit in enumerate(problem.limits_quanta):
+        if limit is None:
+            found.append(None)
+            continue
+        held = {s for _, route in wanted.routes for s, d in enumerate(route) if d == device}
+        whole = Fraction(limit + problem.kept(device), per_unit)
+        static = sum((kept[stage] for stage in held), Fraction(0))
+        if static > whole:
+            raise ProblemError(
+                f"placement {wanted.name} leaves no memory: parameters, gradients and optimizer of "
+                f"device {device} take {float(static):g}, its limit is {float(whole):g}"
+            )
+        found.append(whole - static)
+    return found
 
 
 def _factors(problem: Problem, wanted: Placement) -> list[Fraction]:
@@ -113,25 +140,26 @@ def _factor(problem: Problem, device: int) -> Fraction | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _cut(
-    problem: Problem, names: Sequence[str], stages: int, per_unit: int
-) -> list[list[Fraction]]:
-    """For each new stage the named costs in the user's units."""
-    width = Fraction(len(problem.stages), stages)
+def _cut(amounts: Amounts, stages: int, per_unit: int) -> list[list[Fraction]]:
+    """For each new stage the costs of its part of the old ones, in the user's units."""
+    width = Fraction(len(amounts), stages)
     return [
-        [_between(problem, name, index * width, (index + 1) * width) / per_unit for name in names]
+        [
+            _between(column, index * width, (index + 1) * width) / per_unit
+            for column in zip(*amounts, strict=True)
+        ]
         for index in range(stages)
     ]
 
 
-def _between(problem: Problem, name: str, first: Fraction, last: Fraction) -> Fraction:
+def _between(column: Sequence[int], first: Fraction, last: Fraction) -> Fraction:
     """The part of a cost that lies between two points of the model, counted in old stages."""
     total = Fraction(0)
-    for index in range(int(first), len(problem.stages)):
+    for index in range(int(first), len(column)):
         overlap = min(last, Fraction(index + 1)) - max(first, Fraction(index))
         if overlap <= 0:
             break
-        total += overlap * getattr(problem.stages[index], name)
+        total += overlap * column[index]
     return total
 
 

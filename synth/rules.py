@@ -27,6 +27,13 @@ def check(problem: Problem) -> None:
         )
     if any(limit is not None and limit < 0 for limit in problem.limits_quanta):
         raise ProblemError("a memory limit must not be negative")
+    if problem.kept_quanta and len(problem.kept_quanta) != len(problem.stages):
+        raise ProblemError(
+            f"kept memory is given for {len(problem.kept_quanta)} stages, the model has "
+            f"{len(problem.stages)}"
+        )
+    if min(problem.kept_quanta, default=0) < 0:
+        raise ProblemError("kept memory must not be negative")
     _check_streams(problem)
     _check_needs(problem)
     _check_device_costs(problem)
@@ -51,7 +58,8 @@ def _check_memory_numbers(problem: Problem) -> None:
         for cost in problem.costs_of(stream.name)
     )
     limits = (limit for limit in problem.limits_quanta if limit is not None)
-    if max(held, *limits, 0) >= MAX_TOTAL_TICKS:
+    kept = sum(problem.kept_quanta) * len(problem.streams)
+    if max(held, kept, *limits, 0) >= MAX_TOTAL_TICKS:
         raise ProblemError(
             "the memory numbers are too large: limits and all that is held together must stay "
             "below 2**53 quanta"

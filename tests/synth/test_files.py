@@ -72,6 +72,7 @@ JOINED = plan(
         needs=((), (), (0, 1)),
         device_costs=(DeviceCost(1, 1, StageCost(2, 2, 2, 4, 6, 1, 1)),),
         links=(Link(2, 0, 5),),
+        kept_quanta=(1, 0, 2),
     ),
     "F0@0 B0@0 W0@0",
     "F0@1 B0@1 W0@1",
@@ -118,7 +119,9 @@ def test_the_schema_names_every_field_that_is_written():
     for schedule in (PAIRED, JOINED):
         check(schema(), json.loads(dumps(schedule)))
     assert (
-        left_out == {"needs", "device_costs", "links"} <= set(json.loads(dumps(JOINED))["problem"])
+        left_out
+        == {"needs", "device_costs", "links", "kept_quanta"}
+        <= set(json.loads(dumps(JOINED))["problem"])
     )
     assert left_out.isdisjoint(json.loads(dumps(PAIRED))["problem"])
 
@@ -170,6 +173,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
         draw(st.sampled_from(Objective)),
         Units(draw(names), draw(numbers), draw(names), draw(numbers)),
         needs=draw(st.just(()) | needs(stages)),
+        kept_quanta=draw(st.sampled_from([(), (1, *[0] * (stages - 1))])),
         device_costs=draw(st.sampled_from([(), (DeviceCost(0, route.index(0), costs[-1]),)])),
         links=draw(
             st.lists(

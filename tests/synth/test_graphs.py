@@ -272,6 +272,9 @@ def test_what_says_nothing_new_is_left_out():
         ({"links": (Link(0, 1, -1),)}, "the link 0 -> 1 has a negative lag, -1"),
         ({"links": (Link(0, 1, 1), Link(0, 1, 2))}, "the link 0 -> 1 is given twice"),
         ({"links": (Link(0, 1, 2**53),)}, "the costs are too large"),
+        ({"kept_quanta": (1, 2)}, "kept memory is given for 2 stages, the model has 3"),
+        ({"kept_quanta": (1, 2, -1)}, "kept memory must not be negative"),
+        ({"kept_quanta": (1, 2, 2**53)}, "the memory numbers are too large"),
     ],
 )
 def test_refused(change, message):

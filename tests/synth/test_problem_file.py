@@ -109,6 +109,7 @@ def test_every_field(tmp_path):
             DeviceCost(1, 2, StageCost(12, 6, 6, 9, 18, 8, 4)),
         ),
         links=(Link(1, 0, 8),),
+        kept_quanta=(8, 1, 0),
     )
 
 
@@ -152,6 +153,7 @@ def test_what_stages_keep_is_taken_off_once_for_every_replica(tmp_path):
         document(placement=None, microbatches=None, streams=streams, stages=stages, memory=10),
     )
     assert problem.limits_quanta == (10 - 4 - 3, 10 - 3)
+    assert (problem.kept(0), problem.kept(1)) == (7, 3)
 
 
 def test_options_go_before_the_file(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,6 +44,19 @@ def test_stages_of_different_cost_are_split_and_merged_where_they_lie() -> None:
     thirds = recut(problem, "interleaved:3")
     assert [stage.forward_ticks for stage in thirds.stages] == [2, 2, 2, 4, 4, 4]
     assert thirds.units.ticks_per_unit == 30
+
+
+def test_what_stages_keep_moves_with_them() -> None:
+    """Of 10 units, stages keep 4 and 2; a V spreads both evenly, two streams keep all everywhere."""
+    problem = replace(make_problem(2, 4, memory=[6, 8]), kept_quanta=(4, 2))
+    halves = recut(problem, "v")
+    assert halves.kept_quanta == (4, 4, 2, 2)  # two quanta a unit
+    assert halves.limits_quanta == (2 * 10 - 6, 2 * 10 - 6)
+    assert recut(halves, "linear") == problem
+    both = recut(problem, "bidirectional")
+    assert both.limits_quanta == (10 - 6, 10 - 6)
+    with pytest.raises(ProblemError, match="bidirectional leaves no memory: parameters, gradients"):
+        recut(replace(problem, limits_quanta=(1, 8)), "bidirectional")
 
 
 def test_two_streams_share_the_micro_batches() -> None:
