@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import torch
 
+from synth.errors import UsageError
+
 
 class Clock(Protocol):
     """Marks moments in the device's order of execution."""
@@ -45,10 +47,11 @@ class CudaClock:
         self._origin_s = 0.0
 
     def start(self) -> None:
-        """Ties an event to the host's clock at a moment when the device is idle."""
-        torch.cuda.synchronize()
+        """Ties an event to the host's clock at a moment when the current stream is idle."""
         self._origin = _event()
         self._origin.record()
+        # Of the stream, not of the device: what others compute on it need not be waited for.
+        self._origin.synchronize()
         self._origin_s = time.monotonic()
 
     def mark(self) -> torch.cuda.Event:
@@ -58,9 +61,10 @@ class CudaClock:
         return event
 
     def seconds(self, marks: Sequence[torch.cuda.Event]) -> list[float]:
-        """Waits for the device and reads the events."""
+        """Waits for the events and reads them."""
         assert self._origin is not None, "seconds() before start()"
-        torch.cuda.synchronize()
+        for mark in marks:
+            mark.synchronize()
         return [self._origin_s + self._origin.elapsed_time(mark) / 1e3 for mark in marks]
 
 
@@ -69,9 +73,18 @@ def pick_device(wanted: str = "auto") -> tuple[torch.device, str]:
 
     Args:
         wanted: "cpu" for gloo, "cuda" for NCCL, "auto" for CUDA where there is one.
+
+    Raises:
+        UsageError: there is no such device.
     """
     if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()):
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        number, here = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if number >= here:
+            raise UsageError(
+                f"local rank {number} has no GPU, torch finds {here} on this machine; "
+                "start fewer ranks or give --device cpu"
+            )
+        device = torch.device("cuda", number)
         torch.cuda.set_device(device)
         return device, "nccl"
     return torch.device("cpu"), "gloo"

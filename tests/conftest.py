@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +29,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the golden files instead of comparing"
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a test marked `gpu` where there are not as many CUDA devices as it has ranks.
+
+    These are its parameters `devices` times `replicas`, one where it has none. With
+    PIPESYNTH_SHARE_GPU=1 ranks share the devices that there are.
+    """
+    if item.get_closest_marker("gpu") is None:
+        return
+    here = cuda_devices()
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    ranks = math.prod(params.get(name, 1) for name in ("devices", "replicas"))
+    if not here:
+        pytest.skip("no CUDA device here")
+    if here < ranks and os.environ.get("PIPESYNTH_SHARE_GPU") != "1":
+        pytest.skip(f"needs {ranks} CUDA devices, {here} here")
+
+
+def cuda_devices() -> int:
+    if importlib.util.find_spec("torch") is None:
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Ranks as threads of the test's own process, which meet under strict rules."""
+"""Devices to test on, and ranks as threads of the test's own process under strict rules."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ from synth.rendezvous import Communicator, per_channel
 
 Body = Callable[[Session, MakeTransport], Any]
 OnThreads = Callable[..., list[Any]]
+
+
+# What torch warns of on a GPU differs between its releases.
+ON_GPU = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=ON_GPU)])
+def device(request: pytest.FixtureRequest) -> str:
+    """The kind of device that ranks compute on: CPUs on gloo, GPUs on NCCL."""
+    return str(request.param)
 
 
 @pytest.fixture
