@@ -47,7 +47,7 @@ def test_stages_of_different_cost_are_split_and_merged_where_they_lie() -> None:
 
 
 def test_what_stages_keep_moves_with_them() -> None:
-    """Of 10 units, stages keep 4 and 2; a V spreads both evenly, two streams keep all everywhere."""
+    """Of 10 units stages keep 4 and 2; a V spreads both evenly, two streams keep both twice."""
     problem = replace(make_problem(2, 4, memory=[6, 8]), kept_quanta=(4, 2))
     halves = recut(problem, "v")
     assert halves.kept_quanta == (4, 4, 2, 2)  # two quanta a unit
