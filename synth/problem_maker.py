@@ -120,6 +120,12 @@ class _Maker:
             raise self.refuse("every stream has its own; leave this out", "$.microbatches")
         for n, entry in enumerate(entries):
             self._microbatches(entry.microbatches, f"$.streams[{n}].microbatches")
+            if len(entry.route) != len(self.data.stages):
+                raise self.refuse(
+                    f"names devices for {len(entry.route)} stages, the model has "
+                    f"{len(self.data.stages)}",
+                    f"$.streams[{n}].route",
+                )
         self._microbatches(sum(entry.microbatches for entry in entries), "$.streams")
         streams = tuple(Stream(e.name, e.microbatches, tuple(e.route)) for e in entries)
         routes = tuple((stream.name, stream.route) for stream in streams)
@@ -177,7 +183,7 @@ class _Maker:
         room: list[Fraction | None] = []
         for device, limit in enumerate(self._limits(memory)):
             held = {s for stream in streams for s, d in enumerate(stream.route) if d == device}
-            static = sum((kept[stage] for stage in held if stage < len(kept)), Fraction(0))
+            static = sum((kept[stage] for stage in held), Fraction(0))
             if limit is not None and static > 0 and limit <= static:
                 typed = self.data.units.memory
                 unit = "activation units" if typed == "activation" else typed

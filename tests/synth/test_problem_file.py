@@ -268,7 +268,16 @@ HUGE = 10**30
             document(
                 placement=None, microbatches=None, streams=[{"microbatches": 1, "route": [0]}]
             ),
-            "names devices for 1 stages, the model has 2",
+            "names devices for 1 stages, the model has 2 - at `$.streams[0].route`",
+        ),
+        (
+            document(
+                placement=None,
+                microbatches=None,
+                streams=[{"microbatches": 1, "route": [0, 1, 0]}],
+                device_costs=[{"device": 0, "factor": 2}],
+            ),
+            "names devices for 3 stages, the model has 2 - at `$.streams[0].route`",
         ),
         (
             document(
