@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from runtime.reference import relative_error
+
 
 def run_ranks(world: int, folder: Path, body: Callable[[int], None]) -> int:
     """Runs the body in every rank, which may write to FOLDER/results; 1 if it fails in one."""
@@ -25,6 +27,7 @@ def run_ranks(world: int, folder: Path, body: Callable[[int], None]) -> int:
         child = os.fork()
         if child == 0:
             os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+            _place_on_gpu(rank, world)
             try:
                 body(rank)
             except BaseException:
@@ -33,6 +36,17 @@ def run_ranks(world: int, folder: Path, body: Callable[[int], None]) -> int:
             os._exit(0)
         children.append(child)
     return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
+
+
+def _place_on_gpu(rank: int, world: int) -> None:
+    """Every rank has the GPU of its number; where there are fewer, ranks share them.
+
+    NCCL refuses two ranks on one GPU of a host, so they pose as hosts that a network connects.
+    """
+    count = torch.cuda.device_count()
+    os.environ["LOCAL_RANK"] = str(rank % count if count else rank)
+    if 0 < count < world:
+        os.environ.update(NCCL_HOSTID=f"rank{rank}", NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
 
 
 def open_store(rank: int, folder: Path) -> dist.TCPStore:
@@ -64,3 +78,8 @@ def make_batch(step: int, samples: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(step)
     inputs, targets = torch.randn((2, samples, 4), generator=generator, dtype=torch.float64)
     return inputs, targets
+
+
+def error(mine: Tensor | None, theirs: Tensor) -> float:
+    """The relative error of what any device computed against what the CPU did."""
+    return relative_error(None if mine is None else mine.cpu(), theirs)

@@ -1,6 +1,6 @@
 """Trains small models with both optimizers on forked ranks; a script.
 
-    python optimizer_worker.py WORLD FOLDER
+    python optimizer_worker.py WORLD FOLDER DEVICE
 
 Reads FOLDER/cases.json, a list of [schedule, steps, noisy], and FOLDER/SCHEDULE.json, and leaves
 FOLDER/results/RANK.jsonl: for every case and optimizer the losses, the norms and digests of the
@@ -51,7 +51,7 @@ def spoil(step: int, stages: Mapping[int, nn.Module], count: int) -> None:
 def digests(stages: Mapping[int, nn.Module]) -> dict[str, str]:
     found = {}
     for number, module in stages.items():
-        data = b"".join(value.numpy().tobytes() for value in module.state_dict().values())
+        data = b"".join(value.cpu().numpy().tobytes() for value in module.state_dict().values())
         found[str(number)] = hashlib.sha256(data).hexdigest()[:16]
     return found
 
@@ -139,8 +139,8 @@ def results(
         yield {"mode": "alone", **train_alone(schedule, steps)}
 
 
-def run_rank(rank: int, world: int, folder: Path) -> None:
-    session = connect(world, device="cpu", timeout_s=20, store=open_store(rank, folder))
+def run_rank(rank: int, world: int, folder: Path, device: str) -> None:
+    session = connect(world, device=device, timeout_s=20, store=open_store(rank, folder))
     with (folder / "results" / f"{rank}.jsonl").open("w") as output:
         for name, steps, noisy in json.loads((folder / "cases.json").read_text()):
             schedule = load(folder / f"{name}.json")
@@ -152,5 +152,5 @@ def run_rank(rank: int, world: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    ranks, place = int(sys.argv[1]), Path(sys.argv[2])
-    sys.exit(run_ranks(ranks, place, lambda rank: run_rank(rank, ranks, place)))
+    ranks, place, kind = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    sys.exit(run_ranks(ranks, place, lambda rank: run_rank(rank, ranks, place, kind)))

@@ -1,6 +1,6 @@
 """Two replicas of a pipeline on forked ranks, compared with one process; a script.
 
-    python replicas_worker.py DEVICES REPLICAS FOLDER
+    python replicas_worker.py DEVICES REPLICAS FOLDER DEVICE
 
 Reads FOLDER/*.json and leaves FOLDER/results/RANK.jsonl.
 """
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from forked_ranks import make_batch, make_stage, mean_square, open_store, run_ranks
+from forked_ranks import error, make_batch, make_stage, mean_square, open_store, run_ranks
 from torch import Tensor
 
 from runtime.clipping import ClippedOptimizer, apply, judge, square_norms
 from runtime.pipeline import Pipeline
 from runtime.post_validation import PostValidatedOptimizer
-from runtime.reference import reference_step, relative_error
+from runtime.reference import reference_step
 from runtime.replicas import join
 from runtime.session import Session
 from runtime.ties import Tie
@@ -73,7 +73,7 @@ def train(schedule: Schedule, session: Session, *, early: bool) -> dict[str, Any
     pipeline.close()
     wanted = alone(schedule, session.replicas)
     errors = [
-        relative_error(value, wanted[f"{stage}.{name}"])
+        error(value, wanted[f"{stage}.{name}"])
         for stage, module in modules.items()
         for name, value in module.state_dict().items()
     ]
@@ -102,18 +102,18 @@ def differing_copies(schedule: Schedule, session: Session) -> str:
     modules = {stage: make_stage(10 * session.rank + stage) for stage in own}
     try:
         Pipeline(modules, schedule, loss=mean_square, session=session)
-    except UsageError as error:
-        return str(error)
+    except UsageError as refusal:
+        return str(refusal)
     return ""
 
 
-def run_rank(rank: int, devices: int, replicas: int, folder: Path) -> None:
+def run_rank(rank: int, devices: int, replicas: int, folder: Path, device: str) -> None:
     store = open_store(rank, folder)
     try:
-        join(devices, replicas + 1, device="cpu", timeout_s=20, store=store)
-    except UsageError as error:
-        refused = str(error)
-    session = join(devices, replicas, device="cpu", timeout_s=20, store=store)
+        join(devices, replicas + 1, device=device, timeout_s=20, store=store)
+    except UsageError as refusal:
+        refused = str(refusal)
+    session = join(devices, replicas, device=device, timeout_s=20, store=store)
     with (folder / "results" / f"{rank}.jsonl").open("w") as output:
         for path in sorted(folder.glob("*.json")):
             schedule = load(path)
@@ -133,5 +133,6 @@ def run_rank(rank: int, devices: int, replicas: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sizes, place = (int(sys.argv[1]), int(sys.argv[2])), Path(sys.argv[3])
-    sys.exit(run_ranks(sizes[0] * sizes[1], place, lambda rank: run_rank(rank, *sizes, place)))
+    sizes, place, kind = (int(sys.argv[1]), int(sys.argv[2])), Path(sys.argv[3]), sys.argv[4]
+    count = sizes[0] * sizes[1]
+    sys.exit(run_ranks(count, place, lambda rank: run_rank(rank, *sizes, place, kind)))

@@ -79,14 +79,16 @@ def problem_for(placement: str, devices: int) -> Problem:
 
 
 @cache
-def results(devices: int) -> dict[str, list[dict[str, Any]]]:
+def results(devices: int, device: str) -> dict[str, list[dict[str, Any]]]:
     """By schedule what each rank found; one launch for all."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for plan, schedule in schedules(devices).items():
             save(schedule, folder / f"{file_name(plan)}.json")
         subprocess.run(
-            [sys.executable, str(WORKER), str(devices), str(folder)], check=True, timeout=150
+            [sys.executable, str(WORKER), str(devices), str(folder), device],
+            check=True,
+            timeout=150,
         )
         found: dict[str, list[dict[str, Any]]] = {}
         for rank in range(devices):
@@ -100,30 +102,35 @@ def results(devices: int) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def all_results() -> list[tuple[str, Schedule, list[dict[str, Any]]]]:
-    return [
-        (f"{name} on {devices}", schedule, results(devices)[file_name(name)])
-        for devices in DEVICES
-        for name, schedule in schedules(devices).items()
-    ]
+def all_results(devices: int, device: str) -> list[tuple[str, Schedule, list[dict[str, Any]]]]:
+    found = results(devices, device)
+    return [(n, schedule, found[file_name(n)]) for n, schedule in schedules(devices).items()]
 
 
 def file_name(name: str) -> str:
     return name.replace(":", "-")
 
 
-def test_loss_and_gradients_are_those_of_one_process() -> None:
-    errors = {name: max(result["error"] for result in found) for name, _, found in all_results()}
+on_each = pytest.mark.parametrize("devices", DEVICES)
+on_two = pytest.mark.parametrize("devices", [2])
+
+
+@on_each
+def test_loss_and_gradients_are_those_of_one_process(devices: int, device: str) -> None:
+    errors = {
+        name: max(result["error"] for result in found)
+        for name, _, found in all_results(devices, device)
+    }
     assert {name: error for name, error in errors.items() if not error <= 1e-12} == {}
-    assert len(errors) >= len(DEVICES) * 12, len(errors)
-    # Where W runs in the order of the micro-batches even the order of every sum is the same.
-    for devices in DEVICES:
-        for name in ("1f1b", "zb-h1", "one micro-batch"):
-            assert errors[f"{name} on {devices}"] == 0
+    assert len(errors) >= 12
+    if device == "cpu":  # as the reference
+        # Where W runs in the order of the micro-batches even the order of every sum is the same.
+        assert [errors[name] for name in ("1f1b", "zb-h1", "one micro-batch")] == [0, 0, 0]
 
 
-def test_what_is_held_is_what_was_planned() -> None:
-    for name, schedule, found in all_results():
+@on_each
+def test_what_is_held_is_what_was_planned(devices: int, device: str) -> None:
+    for name, schedule, found in all_results(devices, device):
         held = [result["in_flight"] for result in found]
         assert held == [result["planned"] for result in found], name
         assert all(result["left"] == 0 for result in found), name
@@ -131,44 +138,54 @@ def test_what_is_held_is_what_was_planned() -> None:
         assert losses == schedule.problem.total_microbatches, name
 
 
-def test_ops_run_at_the_times_of_the_simulator() -> None:
+@on_each
+def test_ops_run_at_the_times_of_the_simulator(devices: int, device: str) -> None:
     compared = 0
-    for name, schedule, found in all_results():
+    for name, schedule, found in all_results(devices, device):
         if any(op.partner for order in schedule.orders for op in order):
             continue  # the runtime executes the halves of a pair one after the other
         for result, planned in zip(found, schedule.devices, strict=True):
             wanted = [[str(timed.op), timed.start, timed.end] for timed in planned]
             assert result["ran"] == wanted, name
         compared += 1
-    assert compared >= len(DEVICES) * 10
+    assert compared >= 10
 
 
-def two_ranks(name: str) -> list[Any]:
-    return [found[name] for found in results(2)["two ranks"]]
+def two_ranks(name: str, device: str) -> list[Any]:
+    return [found[name] for found in results(2, device)["two ranks"]]
 
 
-def test_outputs_by_name_of_many_types_and_batches_of_changing_shapes() -> None:
-    assert two_ranks("named") == [0, 0]
+@on_two
+def test_outputs_by_name_of_many_types_and_batches_of_changing_shapes(
+    devices: int, device: str
+) -> None:
+    assert max(two_ranks("named", device)) <= (0 if device == "cpu" else 1e-12)
 
 
-def test_a_stage_behind_a_frozen_one_keeps_its_gradients() -> None:
-    assert two_ranks("frozen") == [0, 0]
+@on_two
+def test_a_stage_behind_a_frozen_one_keeps_its_gradients(devices: int, device: str) -> None:
+    assert max(two_ranks("frozen", device)) <= (0 if device == "cpu" else 1e-12)
 
 
-def test_memory_does_not_grow_and_pools_are_as_large_as_planned() -> None:
-    for memory in two_ranks("memory"):
+@on_two
+def test_memory_does_not_grow_and_pools_are_as_large_as_planned(devices: int, device: str) -> None:
+    for memory in two_ranks("memory", device):
         assert memory["grown"] <= 2**20  # one message lost per step would be three times as much
         assert (memory["unplanned"], memory["over"]) == (0, 0)
 
 
-def test_an_output_that_changes_with_the_same_batch_is_an_error_and_no_wrong_gradient() -> None:
-    assert two_ranks("outputs")[0] == (
+@on_two
+def test_an_output_that_changes_with_the_same_batch_is_an_error_and_no_wrong_gradient(
+    devices: int, device: str
+) -> None:
+    assert two_ranks("outputs", device)[0] == (
         "rank 0: F0@0 gives torch.float64 of shape (9, 2), before it gave torch.float64 of shape "
         "(6, 2) for a batch of the same shape; call forget_shapes() on every rank when that changes"
     )
 
 
 def test_batches_that_differ_between_ranks_end_the_step() -> None:
-    first, last = two_ranks("differing")
+    """On gloo, which has tags; NCCL leaves such a step to its watchdog."""
+    first, last = two_ranks("differing", "cpu")
     assert last == "rank 1 did not get F0@0 from rank 0: no answer in time"
     assert first

@@ -39,14 +39,14 @@ def schedule(name: str, devices: int) -> Schedule:
 
 
 @cache
-def rows(devices: int) -> list[Row]:
+def rows(devices: int, device: str) -> list[Row]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         for case, _, _ in CASES[devices]:
             save(schedule(case, devices), folder / f"{case}.json")
         (folder / "cases.json").write_text(json.dumps(CASES[devices]))
         subprocess.run(
-            [sys.executable, str(WORKER), str(devices), name],
+            [sys.executable, str(WORKER), str(devices), name, device],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             check=True,
             timeout=150,
@@ -69,17 +69,19 @@ def cases(*, noisy: bool) -> list[Any]:
     ]
 
 
-def of_case(devices: int, name: str, noisy: bool, mode: str) -> list[Row]:
+def of_case(devices: int, name: str, noisy: bool, mode: str, device: str = "cpu") -> list[Row]:
     wanted = (name, noisy, mode)
-    return [row for row in rows(devices) if (row["name"], row["noisy"], row["mode"]) == wanted]
+    return [
+        row for row in rows(devices, device) if (row["name"], row["noisy"], row["mode"]) == wanted
+    ]
 
 
 @pytest.mark.parametrize(("devices", "name", "steps", "noisy"), cases(noisy=True))
 def test_parameters_and_losses_are_bit_for_bit_those_of_the_synchronous_mode(
-    devices: int, name: str, steps: int, noisy: bool
+    devices: int, name: str, steps: int, noisy: bool, device: str
 ) -> None:
-    waiting = of_case(devices, name, noisy, "synchronous")
-    early = of_case(devices, name, noisy, "post")
+    waiting = of_case(devices, name, noisy, "synchronous", device)
+    early = of_case(devices, name, noisy, "post", device)
     assert len(waiting) == len(early) == devices
     for one, other in zip(waiting, early, strict=True):
         assert len(other["parameters"]) == steps

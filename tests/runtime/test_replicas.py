@@ -34,13 +34,13 @@ def schedule(name: str, devices: int) -> Schedule:
 
 
 @cache
-def rows(devices: int, replicas: int) -> list[dict[str, Any]]:
+def rows(devices: int, replicas: int, device: str) -> list[dict[str, Any]]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         for case in CASES[devices, replicas]:
             save(schedule(case, devices), folder / f"{case}.json")
         subprocess.run(
-            [sys.executable, str(WORKER), str(devices), str(replicas), name],
+            [sys.executable, str(WORKER), str(devices), str(replicas), name, device],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             check=True,
             timeout=150,
@@ -64,23 +64,28 @@ def cases() -> list[Any]:
 
 @pytest.mark.dist
 @pytest.mark.parametrize(("devices", "replicas", "name"), cases())
-def test_parameters_are_those_of_one_process(devices: int, replicas: int, name: str) -> None:
-    found = [row for row in rows(devices, replicas) if row["name"] == name and "error" in row]
+def test_parameters_are_those_of_one_process(
+    devices: int, replicas: int, name: str, device: str
+) -> None:
+    every = rows(devices, replicas, device)
+    found = [row for row in every if row["name"] == name and "error" in row]
     assert len(found) == 2 * devices * replicas  # both optimizers
     assert max(row["error"] for row in found) <= 1e-12
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("name", CASES[2, 2])
-def test_tied_weights_have_one_gradient_everywhere(name: str) -> None:
-    found = [row["tied"] for row in rows(2, 2) if row["name"] == name and "tied" in row]
+@pytest.mark.parametrize(("devices", "replicas", "name"), [(2, 2, name) for name in CASES[2, 2]])
+def test_tied_weights_have_one_gradient_everywhere(
+    devices: int, replicas: int, name: str, device: str
+) -> None:
+    found = [row["tied"] for row in rows(2, 2, device) if row["name"] == name and "tied" in row]
     assert len(set(found)) == 1
     assert found[0] > 0
 
 
 @pytest.mark.dist
 def test_a_wrong_number_of_ranks_is_refused() -> None:
-    refused = {row["refused"] for row in rows(2, 2) if "refused" in row}
+    refused = {row["refused"] for row in rows(2, 2, "cpu") if "refused" in row}
     assert refused == {
         "3 replicas of a schedule for 2 devices need 6 ranks, this job has 4; "
         "start it with --nproc-per-node 6"
@@ -89,7 +94,7 @@ def test_a_wrong_number_of_ranks_is_refused() -> None:
 
 @pytest.mark.dist
 def test_copies_of_a_stage_that_differ_are_refused_on_every_rank() -> None:
-    found = [row["said"] for row in rows(2, 2) if "said" in row]
+    found = [row["said"] for row in rows(2, 2, "cpu") if "said" in row]
     assert len(found) == 4
     assert len(set(found)) == 1
     assert found[0].startswith("stage 0 is not the same on all ranks: rank 0 has ")
