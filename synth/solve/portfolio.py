@@ -16,6 +16,7 @@ from synth.solve.apart import search_apart
 from synth.solve.backends import Backend, make_backend
 from synth.solve.cpsat import improve_by_cpsat
 from synth.solve.deadline import Deadline
+from synth.solve.growing import Growth
 from synth.solve.improver import SLICE, Improver
 from synth.solve.incumbent import Incumbent
 from synth.solve.interrupt import Interrupts
@@ -104,11 +105,14 @@ def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     ops = len(folded.chains) * incumbent.problem.total_microbatches
     second = Tournament(folded, backend.seed + 2)
     corridor = Corridor()
+    growth = Growth.of(incumbent.problem, backend.seed)
     slice_s, fruitless = FIRST_SLICE_S, 0
     with Improver(incumbent.problem, backend.seed + 1) as improver:
         while not incumbent.closed and deadline.left > 0.0:
             steps = max(1, round(2 * slice_s * STEP_OPS / ops))
             improver.ask(steps, best_starts(incumbent, folded))
+            if growth is not None:
+                growth.search(incumbent, backend, round(slice_s), deadline)
             if fruitless < 2:
                 helped = _solve_exactly(incumbent, backend, corridor, slice_s, deadline)
                 fruitless = 0 if helped else fruitless + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 
 from synth.bounds import Bound
@@ -9,6 +10,7 @@ from synth.folding import Folded, fold
 from synth.problem import Problem
 from synth.schedule import Certificate, Schedule
 from synth.solve.deadline import Deadline
+from synth.solve.growing import grow_quickly
 from synth.solve.incumbent import Incumbent
 from synth.solve.listing import Lister, Starts, one_by_one, rules
 from synth.solve.tournament import Tournament
@@ -33,11 +35,10 @@ def first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
     from synth import catalog
 
     problem = incumbent.problem
-    for name in sorted(catalog.names(), key=lambda name: not name.startswith("zb-h")):
-        family = catalog.family(name)
-        if family.refuses(problem) is None and not incumbent.closed:
-            incumbent.run(name)
-            incumbent.offer(family.orders(problem), name)
+    first = [name for name in catalog.names() if name.startswith("zb-h")]
+    _closed_forms(incumbent, deadline, first)
+    grow_quickly(incumbent, deadline, seed=0)
+    _closed_forms(incumbent, deadline, [name for name in catalog.names() if name not in first])
     if incumbent.closed:
         return
     incumbent.offer(one_by_one(problem), "one micro-batch at a time")
@@ -50,6 +51,19 @@ def first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
         starts = lister.run(rule)
         if starts is not None:
             incumbent.offer(folded.unfold(starts), "list schedule")
+
+
+def _closed_forms(incumbent: Incumbent, deadline: Deadline, names: Iterable[str]) -> None:
+    """The handcrafted families of these names that fit."""
+    from synth import catalog
+
+    for name in names:
+        if incumbent.closed or deadline.left == 0.0:
+            return
+        family = catalog.family(name)
+        if family.refuses(incumbent.problem) is None:
+            incumbent.run(name)
+            incumbent.offer(family.orders(incumbent.problem), name)
 
 
 def first_search(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
