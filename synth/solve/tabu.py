@@ -14,8 +14,9 @@ from synth.problem import Objective
 from synth.solve.listing import Starts
 from synth.solve.sequences import Flat, Sequences, SpanSequences
 
-TENURE = (8, 20)  # steps for which a pair stays as it is
-STALE = 2_500  # steps without a better schedule before going back to the best
+TENURE = (20, 50)  # steps for which a pair stays as it is
+STALE = 500  # steps without a better schedule before going back to the best
+KICKS = 20  # moves at random behind that
 
 _Pair = tuple[int, int]
 _Candidate = tuple[float, int, int, list[int], list[_Pair]]  # estimate, device, position, ops, ...
@@ -56,7 +57,10 @@ class Tabu:
         if not candidates or self._stale > STALE:
             self._restart()
             return
-        _, device, position, ops, turned = min(candidates, key=lambda candidate: candidate[0])
+        self._move(min(candidates, key=lambda candidate: candidate[0]))
+
+    def _move(self, candidate: _Candidate) -> None:
+        _, device, position, ops, turned = candidate
         now = self._now
         now.put(device, position, ops)
         until = self.steps + self._rng.randint(*TENURE)
@@ -66,10 +70,14 @@ class Tabu:
             self._keep()
 
     def _restart(self) -> None:
-        """Go back to the best, with nothing forbidden."""
+        """Go back to the best, with nothing forbidden but some moves made at random."""
         self._now = self._graph(self._now.flat, [list(row) for row in self._rows])
         self._until.clear()
         self._stale = 0
+        for _ in range(KICKS):
+            candidates = list(self._candidates())
+            if candidates:
+                self._move(self._rng.choice(candidates))
 
     def _candidates(self) -> Iterator[_Candidate]:
         """The moves of a longest path that memory admits and that are not forbidden."""
