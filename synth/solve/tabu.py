@@ -14,7 +14,9 @@ from synth.problem import Objective
 from synth.solve.listing import Starts
 from synth.solve.sequences import Flat, Sequences, SpanSequences
 
-TENURE = (20, 50)  # steps for which a pair stays as it is
+LEAST_TENURE = 6  # steps for which a pair stays turned at least,
+OPS_PER_TENURE = 50  # and one more for so many ops;
+TENURE_RANGE = 2.5  # at most it is so many times as long
 STALE = 500  # steps without a better schedule before going back to the best
 KICKS = 20  # moves at random behind that
 
@@ -36,6 +38,8 @@ class Tabu:
         self._now = self._graph(flat, flat.order(starts))
         self._until: dict[_Pair, int] = {}
         self._stale = 0
+        least = LEAST_TENURE + len(flat.steps) // OPS_PER_TENURE
+        self._tenure = least, round(TENURE_RANGE * least)
         self.steps = 0
         self._keep()
 
@@ -63,7 +67,7 @@ class Tabu:
         _, device, position, ops, turned = candidate
         now = self._now
         now.put(device, position, ops)
-        until = self.steps + self._rng.randint(*TENURE)
+        until = self.steps + self._rng.randint(*self._tenure)
         for earlier, later in turned:
             self._until[later, earlier] = until
         if now.length < self.best:
