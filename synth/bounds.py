@@ -16,6 +16,7 @@ from synth.folding import fold
 from synth.heads import NEVER, heads, one_machine, relate, tails
 from synth.paths import back, from_nothing, roots, turnarounds
 from synth.problem import Objective, Problem, StageCost, Stream
+from synth.separate import separated
 
 MAX_SPAN_HEADS = 20_000  # ops x devices; beyond this only the first device is looked at
 MAX_PENDING = 20_000  # ways to fill a memory at the end; beyond this they are estimated
@@ -159,9 +160,10 @@ def _one_machine(problem: Problem) -> list[Bound]:
 
     For span a device sees only paths that begin and end with ops of its own.
     """
-    if not problem.split_is_best:
-        return []  # fused or paired ops would need heads of their own
-    relations = relate(fold(problem, 1))
+    apart = separated(problem)
+    if apart is None:
+        return []  # paired ops would need heads of their own
+    relations = relate(fold(apart, 1))
     devices = range(problem.devices)
     alone = problem.objective is Objective.SPAN
     if alone and relations.ops * problem.devices > MAX_SPAN_HEADS:

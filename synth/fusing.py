@@ -22,10 +22,15 @@ EFFORT = 400_000  # ops timed while looking for what pays: some seconds
 
 def merge(schedule: Schedule) -> Schedule:
     """The schedule with every B and W that are neighbours as one BW, timed anew."""
-    orders = tuple(_merged(order) for order in schedule.orders)
+    orders = fused_neighbours(schedule.orders)
     if orders == schedule.orders:
         return schedule
     return _timed(schedule, orders)
+
+
+def fused_neighbours(orders: Orders) -> Orders:
+    """The orders with every W that directly follows its B fused with it."""
+    return tuple(map(_merged, orders))
 
 
 def _merged(order: _Order) -> _Order:
@@ -48,7 +53,7 @@ def fuse(schedule: Schedule) -> Schedule:
     problem = schedule.problem
     if problem.split_is_best:
         return schedule
-    best = min((schedule.orders, _all_fused(schedule.orders)), key=lambda o: _score(problem, o))
+    best = min((schedule.orders, all_fused(schedule.orders)), key=lambda o: _score(problem, o))
     score = _score(problem, best)
     tries = EFFORT // sum(map(len, schedule.orders))
     improved = True
@@ -75,7 +80,8 @@ def _score(problem: Problem, orders: Orders) -> tuple[int, int, int]:
     return excess, value(timeline, problem.objective), busy
 
 
-def _all_fused(orders: Orders) -> Orders:
+def all_fused(orders: Orders) -> Orders:
+    """The orders with every W fused with its B, at the place of the B."""
     fused = [
         (op.sibling(Kind.BW) if op.kind is Kind.B else op for op in order if op.kind is not Kind.W)
         for order in orders

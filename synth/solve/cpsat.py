@@ -17,6 +17,7 @@ from synth.folding import Folded, exact_step, fold
 from synth.heads import heads, relate, tails
 from synth.op import Kind
 from synth.problem import Objective
+from synth.separate import separated
 from synth.solve.deadline import Deadline
 from synth.solve.incumbent import Incumbent
 from synth.solve.listing import Starts
@@ -97,8 +98,10 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: 
     problem = incumbent.problem
     if incumbent.timeline is None or incumbent.value is None or not available():
         return
-    step = exact_step(problem) if problem.objective is Objective.MAKESPAN else 1
-    folded = fold(problem, step)
+    bounding = separated(problem)
+    apart = bounding or problem
+    step = exact_step(apart) if problem.objective is Objective.MAKESPAN else 1
+    folded = fold(apart, step)
     if sum(chain.count for chain in folded.chains) > MAX_OPS or deadline.left < 0.1:
         return
     incumbent.run("CP-SAT")
@@ -109,7 +112,7 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: 
     answer = improve(
         folded,
         folded.starts(incumbent.timeline),
-        incumbent.value // step,
+        -(-incumbent.value // step),
         -(-incumbent.bound.value // step),
         slice_s,
         deadline,
@@ -118,7 +121,7 @@ def improve_by_cpsat(incumbent: Incumbent, seed: int, slice_s: float, deadline: 
     )
     if answer.starts is not None:
         incumbent.offer(folded.unfold(answer.starts), "CP-SAT")
-    if problem.split_is_best:
+    if bounding is not None:
         ticks = min(answer.bound * step, incumbent.value)
         text = f"CP-SAT proved that nothing below {problem.units.time_text(ticks)} exists"
         incumbent.raise_bound(Bound(ticks, "CP-SAT", text))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from synth.bounds import Bound
 from synth.errors import InvalidScheduleError
+from synth.fusing import all_fused, fused_neighbours
 from synth.problem import Problem
 from synth.schedule import Certificate, Orders, Schedule, Timeline, value
 from synth.simulate import earliest, retime
@@ -38,7 +39,17 @@ class Incumbent:
         return self.value == self.bound.value
 
     def offer(self, orders: Orders, origin: str) -> bool:
-        """Take an order if its exact times are valid and better. Returns whether it was taken."""
+        """Take an order if its exact times are valid and better. Returns whether it was taken.
+
+        Where a fused backward is cheaper it may be one of the same order with B and W fused.
+        """
+        if self.problem.split_is_best:
+            return self._offer(orders, origin)
+        choices = dict.fromkeys((orders, fused_neighbours(orders), all_fused(orders)))
+        taken = [self._offer(choice, origin) for choice in choices]
+        return any(taken)
+
+    def _offer(self, orders: Orders, origin: str) -> bool:
         if orders in self.seen:
             return False
         self.seen.add(orders)

@@ -9,6 +9,7 @@ from synth.bounds import Bound
 from synth.folding import Folded, fold
 from synth.problem import Problem
 from synth.schedule import Certificate, Schedule
+from synth.separate import separated
 from synth.solve.deadline import Deadline
 from synth.solve.growing import grow_quickly
 from synth.solve.incumbent import Incumbent
@@ -43,14 +44,15 @@ def first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
         return
     incumbent.offer(one_by_one(problem), "one micro-batch at a time")
     incumbent.run("list scheduling")
-    folded = fold(problem, 1)
-    lister = Lister(folded)
-    for rule in rules(folded):
-        if incumbent.closed or deadline.left == 0.0:
-            return
-        starts = lister.run(rule)
-        if starts is not None:
-            incumbent.offer(folded.unfold(starts), "list schedule")
+    for costs in dict.fromkeys((problem, separated(problem) or problem)):
+        folded = fold(costs, 1)
+        lister = Lister(folded)
+        for rule in rules(folded):
+            if incumbent.closed or deadline.left == 0.0:
+                return
+            starts = lister.run(rule)
+            if starts is not None:
+                incumbent.offer(folded.unfold(starts), "list schedule")
 
 
 def _closed_forms(incumbent: Incumbent, deadline: Deadline, names: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from synth.bounds import Bound
 from synth.folding import Folded, exact_step, fold
 from synth.problem import Objective
+from synth.separate import separated
 from synth.solve.backends import Answer, Backend
 from synth.solve.deadline import Deadline
 from synth.solve.formulation import Model, build
@@ -29,17 +30,20 @@ def refine(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     if incumbent.value is None:
         return  # nothing to start from: too many stages for `alone` to find an order that fits
     exact = exact_step(problem)
+    bounding = separated(problem) or problem  # else nothing counts as refuted
     chains = 3 * len(problem.stages) * len(problem.streams)
     least = -(-incumbent.value * chains // MAX_COUNTERS)  # ticks per step, for the model's size
     if least > exact:
         step = exact * -(-least // exact)
         incumbent.note(f"the costs need a coarser grid: {step} ticks a step")
-        grids = Grids(fold(problem, step), fold(problem, step, round_up=False))
+        grids = Grids(fold(problem, step), fold(bounding, step, round_up=False))
         _narrow(incumbent, backend, deadline, grids)
         return
     folded = fold(problem, exact)
-    _narrow(incumbent, backend, deadline, Grids(folded, folded))
-    if problem.objective is Objective.SPAN and least <= 1 < exact:
+    same = bounding is problem
+    down = folded if same else fold(bounding, exact, round_up=False)
+    _narrow(incumbent, backend, deadline, Grids(folded, down))
+    if same and problem.objective is Objective.SPAN and least <= 1 < exact:
         # Windows that depend on each other can need starts between the grid's steps.
         folded = fold(problem, 1)
         _narrow(incumbent, backend, deadline, Grids(folded, folded))
@@ -111,7 +115,10 @@ def _try(
         if answer is Answer.FEASIBLE:
             return incumbent.offer(up.unfold(model.starts()), f"ILP, horizon {horizon}")
         if not grids.exact:
-            answer = _solve(build(down, makespan_windows(down, horizon)), backend, seconds)
+            model = build(down, makespan_windows(down, horizon))
+            answer = _solve(model, backend, seconds)
+            if answer is Answer.FEASIBLE:  # perhaps in its own times too, or with B and W fused
+                return incumbent.offer(down.unfold(model.starts()), f"ILP, horizon {horizon}")
         return answer is Answer.INFEASIBLE and _refuted(incumbent, (horizon + 1) * grids.step)
     model = build(up, span_windows(up, horizon))
     if _solve(model, backend, seconds) is Answer.FEASIBLE:
@@ -150,8 +157,8 @@ def _solve(model: Model, backend: Backend, seconds: float) -> Answer:
 def _refuted(incumbent: Incumbent, ticks: int) -> bool:
     """The ILP proved that no schedule of separate F, B and W has a value below `ticks`."""
     assert incumbent.value is not None
-    if not incumbent.problem.split_is_best:
-        return False  # fused or paired ops, which the ILP does not know, may be faster
+    if separated(incumbent.problem) is None:
+        return False  # paired ops, which the ILP does not know, may be faster
     units = incumbent.problem.units
     text = f"the ILP has no solution in less than {units.time_text(ticks)}"
     incumbent.raise_bound(Bound(min(ticks, incumbent.value), "refutation", text))
