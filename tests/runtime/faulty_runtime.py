@@ -1,9 +1,11 @@
 """`python -m runtime`, but one rank breaks down at a chosen point; a script.
 
     python faulty_runtime.py FAULT@RANK ARGUMENT ...
+    python faulty_runtime.py torchrun OPTION ... faulty_runtime.py FAULT@RANK ARGUMENT ...
 
-Under torchrun it is one rank, otherwise it starts all of them as the runtime does. After a restart
-the fault does not come back.
+The first starts all ranks as the runtime does, by the second: torchrun itself, except that its
+ranks are forks of it. What they import takes most of the time of such a job, and so is imported
+once. After a restart the fault does not come back.
 """
 
 from __future__ import annotations
@@ -80,20 +82,45 @@ def differing(arguments: list[str], fault: str) -> list[str]:
     return [*arguments, *fault.removeprefix("start with ").split()]
 
 
-def main() -> int:
-    fault, _, rank = sys.argv[1].partition("@")
-    arguments = sys.argv[2:]
-    if "RANK" not in os.environ:
-        launch.torchrun = lambda argv, ranks: [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *("--nproc-per-node", str(ranks), __file__, sys.argv[1], *argv),
-        ]
-    elif os.environ["RANK"] == rank and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+def rank(planted: str, *arguments: str) -> None:
+    """One rank; ends with its exit code."""
+    given = list(arguments)
+    fault, _, where = planted.partition("@")
+    if os.environ["RANK"] == where and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         if fault.startswith("start with "):
-            arguments = differing(arguments, fault)
+            given = differing(given, fault)
         else:
             prepare(fault)
-    return run(arguments)
+    if code := run(given):
+        sys.exit(code)
+
+
+def torchrun(arguments: list[str]) -> None:
+    """torchrun with ranks that are forks of this process."""
+    import torch.distributed.run as original
+
+    import runtime.training  # noqa: F401
+
+    configure = original.config_from_args
+
+    def forking(parsed: Any) -> tuple[Any, Any, list[str]]:
+        config, _, _ = configure(parsed)
+        config.start_method = "fork"
+        return config, rank, parsed.training_script_args
+
+    original.config_from_args = forking
+    original.main(arguments)
+
+
+def main() -> int:
+    if sys.argv[1] == "torchrun":
+        torchrun(sys.argv[2:])
+        return 0
+    launch.torchrun = lambda argv, ranks: [
+        *(sys.executable, __file__, "torchrun", "--standalone"),
+        *("--nproc-per-node", str(ranks), __file__, sys.argv[1], *argv),
+    ]
+    return run(sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -284,7 +284,7 @@ def test_ctrl_c_ends_all_ranks(job: Job) -> None:
 @pytest.mark.slow
 def test_a_restart_goes_on_as_if_nothing_had_happened(job: Job) -> None:
     def losses(fault: str, folder: str) -> tuple[int, list[float]]:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command = [sys.executable, str(SCRIPT), "torchrun", "--standalone"]
         command += ["--nproc-per-node", "2", "--max-restarts", "1", str(SCRIPT), fault]
         command += job.arguments("--checkpoint", str(job.folder / folder), "--early-updates")
         with job.start(command) as process:
