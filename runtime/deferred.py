@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 from torch.overrides import TorchFunctionMode
 
 from runtime.autograd import backward
@@ -104,11 +105,11 @@ class Deferral(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func in REENTERED:
+        if func in REENTERED and not is_compiling():
             # A mode is off while it handles a call; the calls made inside are to be seen too.
             with self:
                 return REENTERED[func](*args, **kwargs)
-        if func in REDIRECTED and torch.is_grad_enabled() and not _in_a_transform():
+        if func in REDIRECTED and torch.is_grad_enabled() and not _stays_whole():
             found = REDIRECTED[func](*args, **kwargs)
             if found is not None and self._splits(found.weight, found.bias):
                 lower = _autocast_type(found)
@@ -182,6 +183,11 @@ class _InputGradientOnly(torch.autograd.Function):
 # What torch puts in front of it is for functions inside of functorch's transforms.
 _apply: Callable[..., Tensor] = super(torch.autograd.Function, _InputGradientOnly).apply
 _in_a_transform = torch._C._are_functorch_transforms_active
+
+
+def _stays_whole() -> bool:
+    """Whether this call is inside of functorch's transforms, or of a function being compiled."""
+    return _in_a_transform() or is_compiling()
 
 
 def _autocast_type(operation: Operation) -> torch.dtype | None:

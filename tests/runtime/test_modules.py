@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
+import shutil
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -130,26 +133,106 @@ def split_on_one_device(microbatches: int) -> Schedule:
     return Schedule("split", problem, earliest(problem, (order,)), Certificate(0, 0, "none"))
 
 
+CXX = os.environ.get("CXX", "g++")
+"""What torch's inductor compiles with."""
+BACKENDS = [
+    "eager",
+    pytest.param(
+        "inductor",
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.skipif(shutil.which(CXX) is None, reason=f"there is no compiler {CXX}"),
+            pytest.mark.filterwarnings("default"),  # torch's own, when it compiles
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("in_place", [False, True], ids=["wrapped", "in place"])
-def test_compiled_stages_compute_all_gradients_in_b(in_place: bool) -> None:
+def test_compiled_stages_compute_all_gradients_in_b(in_place: bool, backend: str) -> None:
     torch.manual_seed(1)
     plain = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
     module: Any = copy.deepcopy(plain)
     if in_place:
-        module[0].compile(backend="eager")
+        module[0].compile(backend=backend)
     else:
-        module = torch.compile(module, backend="eager")
+        module = torch.compile(module, backend=backend)
     session = connect(1, device="cpu")
     pipeline = Pipeline([module], split_on_one_device(2), loss=mean_square, session=session)
-    batch = torch.randn(4, WIDTH)
-    pipeline.step(batch, batch)
-    reference = reference_step([plain], batch, batch, 2, mean_square)
-    for mine, theirs in zip(module.parameters(), reference.gradients.values(), strict=True):
-        assert relative_error(mine.grad, theirs) < 1e-6
+    for _ in range(2):  # the first compiles, in the middle of which nothing may be deferred
+        module.zero_grad()
+        batch = torch.randn(4, WIDTH)
+        pipeline.step(batch, batch)
+        reference = reference_step([plain], batch, batch, 2, mean_square)
+        for mine, theirs in zip(module.parameters(), reference.gradients.values(), strict=True):
+            assert relative_error(mine.grad, theirs) < 1e-6
     stage = pipeline.stages[0]
     assert isinstance(stage, ModuleStage)
     assert stage.compiled
     assert stage.unsplit == tuple(name for name, _ in module.named_parameters())
+
+
+class CallsCompiled(nn.Module):
+    """Not compiled itself, but one of the functions that it calls is."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.function = function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.second(self.function(x, self.first.weight, self.first.bias))
+
+
+def activated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return functional.gelu(functional.linear(x, weight, bias))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_function_inside_a_stage_keeps_its_gradients(backend: str) -> None:
+    torch.manual_seed(1)
+    plain = CallsCompiled(activated)
+    module = copy.deepcopy(plain)
+    module.function = torch.compile(activated, backend=backend, fullgraph=True)
+    session = connect(1, device="cpu")
+    pipeline = Pipeline([module], split_on_one_device(3), loss=mean_square, session=session)
+    for _ in range(2):
+        module.zero_grad()
+        batch = torch.randn(6, WIDTH)
+        pipeline.step(batch, batch)
+        reference = reference_step([plain], batch, batch, 3, mean_square)
+        for mine, theirs in zip(module.parameters(), reference.gradients.values(), strict=True):
+            assert relative_error(mine.grad, theirs) < 1e-6
+    stage = pipeline.stages[0]
+    assert isinstance(stage, ModuleStage)
+    # The eager backend runs the operations one by one, as if nothing had been compiled.
+    assert stage.unsplit == (() if backend == "eager" else ("first.weight", "first.bias"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_model_on_several_ranks(backend: str, on_threads: OnThreads) -> None:
+    """Compiled stages beside one that is not, each of several micro-batches of two sizes."""
+    modules = three()
+    batch = torch.randn(7, WIDTH, dtype=torch.float64)
+    reference = reference_step(modules, batch, batch, 4, mean_square)
+    own = copy.deepcopy(modules)
+    for module in own[:2]:
+        module.compile(backend=backend)
+
+    def body(session: Session, transport: MakeTransport) -> list[float]:
+        schedule = catalog.build("zb-h1", make_problem(3, 4))
+        stages = {session.rank: own[session.rank]}
+        pipeline = Pipeline(
+            stages, schedule, loss=mean_square, session=session, transport=transport
+        )
+        pipeline.step(batch, batch)
+        return [
+            relative_error(parameter.grad, reference.gradients[name])
+            for name, parameter in parameter_names(session.rank, own[session.rank])
+        ]
+
+    assert max(error for errors in on_threads(3, body) for error in errors) <= 1e-12
 
 
 def test_mixed_precision_with_a_gradient_scaler(on_threads: OnThreads) -> None:
