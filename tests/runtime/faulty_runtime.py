@@ -97,6 +97,7 @@ def rank(planted: str, *arguments: str) -> None:
 
 def torchrun(arguments: list[str]) -> None:
     """torchrun with ranks that are forks of this process."""
+    import torch._dynamo  # noqa: F401, as optimizers do
     import torch.distributed.run as original
 
     import runtime.training  # noqa: F401
