@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ class Row:
         return self.result.startswith("FAILED")
 
 
-def steps(device: str, gpus: int, out: Path) -> tuple[Step, ...]:
+def steps(device: str, gpus: int, out: Path, scratch: Path) -> tuple[Step, ...]:
     """Everything that can be shown on this many GPUs."""
     return (
         Step(
@@ -69,6 +70,11 @@ def steps(device: str, gpus: int, out: Path) -> tuple[Step, ...]:
             "a GPT measured, planned, and trained against one process",
             profile(device, out),
         ),
+        Step(
+            "train",
+            "training with updates ahead of the norm, a checkpoint, and going on from it",
+            train(device, scratch),
+        ),
         nccl(device, gpus, out),
     )
 
@@ -83,6 +89,17 @@ def profile(device: str, out: Path) -> tuple[tuple[str, ...], ...]:
         pipesynth(*measure, "-o", costs),
         pipesynth(*solve, "-o", plan),
         pipesynth(*run, "--run-file", str(out / "run.json")),
+    )
+
+
+def train(device: str, scratch: Path) -> tuple[tuple[str, ...], ...]:
+    plan, folder = str(scratch / "plan.json"), str(scratch / "checkpoints")
+    own = ("train", plan, *SIZES["cpu"], "--device", device, "--clip", "0.5", "--early-updates")
+    command = (sys.executable, "-m", "runtime", *own, "--checkpoint", folder)
+    return (
+        pipesynth("baseline", "zb-v", "-P", "1", "-m", "4", "-o", plan),
+        (*command, "--checkpoint-every", "2", "--steps", "4"),
+        (*command, "--resume", "--steps", "6"),
     )
 
 
@@ -132,7 +149,8 @@ def run(step: Step, log: Path, deadline: float) -> Row:
 
 def call(command: Sequence[str], more: dict[str, str], deadline: float) -> tuple[int | None, str]:
     """Exit code and output; no code where the time was up."""
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(ROOT), **more}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, **more}
     job = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -179,7 +197,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def main() -> int:
-    names = [step.name for step in steps("cpu", 0, ROOT)]
+    names = [step.name for step in steps("cpu", 0, ROOT, ROOT)]
     parser = argparse.ArgumentParser("gpu_check", description=__doc__)
     parser.add_argument(
         "--device",
@@ -201,10 +219,11 @@ def main() -> int:
     log.write_text("")
     deadline = time.monotonic() + LIMIT_S
     rows = []
-    for step in steps(options.device, gpus, out):
-        if not options.steps or step.name in options.steps:
-            print(f"gpu_check: {step.name} ...", file=sys.stderr, flush=True)
-            rows.append(run(step, log, deadline))
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as scratch:
+        for step in steps(options.device, gpus, out, Path(scratch)):
+            if not options.steps or step.name in options.steps:
+                print(f"gpu_check: {step.name} ...", file=sys.stderr, flush=True)
+                rows.append(run(step, log, deadline))
     where = torch.cuda.get_device_name(0) if options.device == "cuda" else "the CPU"
     text = f"{gpus} GPUs; torch {torch.__version__} on {where}\n{table(rows)}\n"
     (out / "summary.txt").write_text(text)

@@ -48,20 +48,24 @@ def test_without_a_gpu_one_line_says_so() -> None:
 def test_what_it_does_not_know_is_wrong_usage() -> None:
     done = check("everything")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "everything is not a step; these are chunks, streams, profile, nccl" in done.stderr
+    assert (
+        "everything is not a step; these are chunks, streams, profile, train, nccl" in done.stderr
+    )
 
 
 @pytest.mark.slow
 def test_the_table_says_what_was_skipped_and_results_stay(tmp_path: Path) -> None:
     nothing = {"OUT": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
-    done = check("--device", "cpu", "streams", "profile", **nothing)
+    done = check("--device", "cpu", "streams", "profile", "train", **nothing)
     assert done.returncode == 0, done.stdout
     assert (tmp_path / "summary.txt").read_text() == done.stdout
-    _, streams, _, profile, _ = done.stdout.splitlines()
+    _, streams, _, profile, _, train, _ = done.stdout.splitlines()
     assert streams.startswith("streams")
     assert streams.endswith("skipped: no CUDA device here")
     assert profile.startswith("profile")
     assert profile.endswith("passed")
+    assert train.startswith("train")
+    assert train.endswith("passed")
     assert {"costs.json", "run.json", "gpu_check.log"} < {path.name for path in tmp_path.iterdir()}
 
 
@@ -88,8 +92,8 @@ def test_verdicts(script: ModuleType, code: int | None, said: str, verdict: str)
 
 def test_every_step_has_commands_whatever_the_machine(script: ModuleType, tmp_path: Path) -> None:
     for device, gpus in (("cpu", 0), ("cuda", 1), ("cuda", 2), ("cuda", 8)):
-        steps = script.steps(device, gpus, tmp_path)
-        assert [step.name for step in steps] == ["chunks", "streams", "profile", "nccl"]
+        steps = script.steps(device, gpus, tmp_path, tmp_path)
+        assert [step.name for step in steps] == ["chunks", "streams", "profile", "train", "nccl"]
         files = [
             word for step in steps for one in step.commands for word in one if "tests/" in word
         ]

@@ -256,10 +256,12 @@ MODELS = {
 
 
 def pipesynth(folder: Path, *arguments: str) -> str:
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, "-m", "synth", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=150,
