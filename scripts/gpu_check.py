@@ -113,14 +113,14 @@ def nccl(device: str, gpus: int, out: Path) -> Step:
             {"PIPESYNTH_SHARE_GPU": "1"},
         )
     ranks, plan = str(min(max(gpus, 2), 4)), str(out / "ranks.json")
-    tests = ("test_gradients.py", "test_replicas.py", "test_post_validation.py")
+    names = ("gradients", "replicas", "post_validation", "foreign_models")
     return Step(
         "nccl",
         f"{ranks} ranks: the tests of gloo, and a checked run, on {device}",
         (
             pipesynth("baseline", "zb-h1", "-P", ranks, "-m", "8", "-o", plan),
             pipesynth("run", plan, "--device", device, "--check", "--steps", "3", "--warmup", "1"),
-            pytest(*tests, "-k", device),
+            pytest(*(f"test_{name}.py" for name in names), "-k", device),
         ),
     )
 

@@ -2,8 +2,8 @@
 
     python gradients_worker.py WORLD FOLDER DEVICE
 
-Reads FOLDER/*.json, runs each on WORLD ranks, over gloo where DEVICE is cpu and over NCCL
-where it is cuda, and leaves FOLDER/results/RANK.jsonl.
+Reads FOLDER/*.json, runs each on WORLD ranks and leaves FOLDER/results/RANK.jsonl. DEVICE is cpu
+for gloo, cuda for NCCL, and pairs for gloo used as NCCL is: a communicator of two ranks per channel.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from synth.simulate import earliest
 
 SAMPLES_PER_MICROBATCH = 1
 TOKENS = 4
+PAIRS = "pairs"
 STEPS = 2  # the first finds the shapes out, the second knows them
 
 
@@ -288,7 +289,10 @@ def resident_growth(session: Session) -> dict[str, int]:
 
 
 def run_rank(rank: int, world: int, folder: Path, device: str) -> None:
-    session = connect(world, device=device, timeout_s=20, store=open_store(rank, folder))
+    kind = "cpu" if device == PAIRS else device
+    session = connect(world, device=kind, timeout_s=20, store=open_store(rank, folder))
+    if device == PAIRS:
+        session = replace(session, backend=PAIRS)  # a backend that is not known to have tags
     lines = []
     for path in sorted(folder.glob("*.json")):
         schedule = load(path)

@@ -128,6 +128,15 @@ def test_loss_and_gradients_are_those_of_one_process(devices: int, device: str) 
         assert [errors[name] for name in ("1f1b", "zb-h1", "one micro-batch")] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_communicator_per_channel_carries_the_same(devices: int) -> None:
+    """As on NCCL, which has no tags."""
+    for name, _, found in all_results(devices, "pairs"):
+        assert max(result["error"] for result in found) <= 1e-12, name
+        assert [r["in_flight"] for r in found] == [r["planned"] for r in found], name
+    assert len(schedules(devices)) >= 12
+
+
 @on_each
 def test_what_is_held_is_what_was_planned(devices: int, device: str) -> None:
     for name, schedule, found in all_results(devices, device):
