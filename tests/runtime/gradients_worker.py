@@ -3,7 +3,7 @@
     python gradients_worker.py WORLD FOLDER DEVICE
 
 Reads FOLDER/*.json, runs each on WORLD ranks and leaves FOLDER/results/RANK.jsonl. DEVICE is cpu
-for gloo, cuda for NCCL, and pairs for gloo used as NCCL is: a communicator of two ranks per channel.
+for gloo, cuda for NCCL, and pairs for gloo as NCCL is used: a group of two ranks per channel.
 """
 
 from __future__ import annotations
