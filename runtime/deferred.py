@@ -109,7 +109,14 @@ class Deferral(TorchFunctionMode):
             # A mode is off while it handles a call; the calls made inside are to be seen too.
             with self:
                 return REENTERED[func](*args, **kwargs)
-        if func in REDIRECTED and torch.is_grad_enabled() and not _stays_whole():
+        if (
+            func in REDIRECTED
+            and torch.is_grad_enabled()
+            and not (
+                # Inside of functorch's transforms, or of a function being compiled, it stays whole.
+                _in_a_transform() or is_compiling()
+            )
+        ):
             found = REDIRECTED[func](*args, **kwargs)
             if found is not None and self._splits(found.weight, found.bias):
                 lower = _autocast_type(found)
@@ -183,11 +190,6 @@ class _InputGradientOnly(torch.autograd.Function):
 # What torch puts in front of it is for functions inside of functorch's transforms.
 _apply: Callable[..., Tensor] = super(torch.autograd.Function, _InputGradientOnly).apply
 _in_a_transform = torch._C._are_functorch_transforms_active
-
-
-def _stays_whole() -> bool:
-    """Whether this call is inside of functorch's transforms, or of a function being compiled."""
-    return _in_a_transform() or is_compiling()
 
 
 def _autocast_type(operation: Operation) -> torch.dtype | None:
