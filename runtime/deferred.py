@@ -109,13 +109,12 @@ class Deferral(TorchFunctionMode):
             # A mode is off while it handles a call; the calls made inside are to be seen too.
             with self:
                 return REENTERED[func](*args, **kwargs)
+        # Inside of functorch's transforms, or of a function being compiled, a call stays whole.
         if (
             func in REDIRECTED
             and torch.is_grad_enabled()
-            and not (
-                # Inside of functorch's transforms, or of a function being compiled, it stays whole.
-                _in_a_transform() or is_compiling()
-            )
+            and not _in_a_transform()
+            and not is_compiling()
         ):
             found = REDIRECTED[func](*args, **kwargs)
             if found is not None and self._splits(found.weight, found.bias):
