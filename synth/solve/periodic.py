@@ -6,6 +6,7 @@ For r micro-batches of every stream per period of T steps, op j of chain c (j < 
 
     precedence   S[b,j] - S[a,j] >= steps_a + lag
     order        S[c,j+1] - S[c,j] >= steps_c, and the next period's first behind the last
+    window       head_c <= S[c,j] <= head_c + 2T: who waits longer holds memory for nothing
     device       for each o: sum of the x whose op covers o, modulo T, <= 1
     memory       for each o: what has started less what has ended, all periods together, <= limit
 
@@ -19,11 +20,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from synth.folding import Folded
+from synth.heads import heads, relate
 from synth.solve.backends import Answer, Backend
 from synth.solve.listing import Starts
 
 if TYPE_CHECKING:
     import pulp  # slow to import: only inside the functions that solve
+
+
+WAIT = 2  # periods that an op may start behind its head
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ def least_period(folded: Folded, count: int) -> int:
 def find_kernel(
     folded: Folded, count: int, period: int, backend: Backend, seconds: float
 ) -> Kernel | None:
-    """A kernel of that period; None if there is none, or none was found in time."""
+    """A kernel of that period; None if none was found in time, or none waits so little."""
     model = _Model(folded, count, period)
     if backend.solve(model.program, seconds) is not Answer.FEASIBLE:
         return None
@@ -78,15 +83,19 @@ class _Model:
         self.period = period
         self.program = pulp.LpProblem("kernel", pulp.LpMinimize)
         chains = range(len(folded.chains))
+        self.heads = [row[0] for row in heads(relate(folded), [0] * folded.problem.devices)]
         self.offsets = {(c, j): self._offsets(c, j) for c in chains for j in range(count)}
         self.lags = {
-            (c, j): self.program.add_variable(f"k_{c}_{j}", lowBound=0, cat="Integer")
+            (c, j): self.program.add_variable(
+                f"k_{c}_{j}", lowBound=0, upBound=self.heads[c] // period + WAIT, cat="Integer"
+            )
             for c in chains
             for j in range(count)
         }
         self.program += self._start(1, count - 1) - self._start(0, 0)  # short ends
         self.program += self._start(0, 0) == 0
         self._precedence()
+        self._windows()
         for device in range(folded.problem.devices):
             self._one_at_a_time(device)
             self._memory(device)
@@ -117,6 +126,13 @@ class _Model:
                 self.program += self._start(index, number + 1) - earlier >= chain.steps
             first = self._start(index, 0)
             self.program += first - self._start(index, last) >= chain.steps - self.period
+
+    def _windows(self) -> None:
+        """Without a latest start, the relaxation says little and solvers search for minutes."""
+        for chain, number in self.lags:
+            start = self._start(chain, number)
+            self.program += start >= self.heads[chain]
+            self.program += start <= self.heads[chain] + WAIT * self.period
 
     def _one_at_a_time(self, device: int) -> None:
         for step in range(self.period):

@@ -12,6 +12,7 @@ from synth.errors import InfeasibleError
 from synth.folding import Folded, fold
 from synth.problem import Problem
 from synth.schedule import Certificate, Schedule
+from synth.simulate import earliest
 from synth.solve.apart import search_apart
 from synth.solve.backends import Backend, make_backend
 from synth.solve.cpsat import improve_by_cpsat
@@ -20,6 +21,7 @@ from synth.solve.growing import Growth
 from synth.solve.improver import SLICE, Improver
 from synth.solve.incumbent import Incumbent
 from synth.solve.interrupt import Interrupts
+from synth.solve.kernels import Kernels
 from synth.solve.quick import best_starts, first_schedules, first_search, offer_starts
 from synth.solve.report import Progress
 from synth.solve.tournament import Tournament
@@ -96,8 +98,8 @@ def solve(
 def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     """Rounds of tabu search, ILP and CP-SAT, each twice as long as the one before.
 
-    With two cores one tournament goes on in a process of its own all the time. Solvers that get
-    nowhere for two rounds leave every other round to a second tournament.
+    With two cores one tournament goes on in a process of its own all the time. A round in which
+    the solvers get nowhere is followed by one of a second tournament, with steady kernels in it.
     """
     from synth.solve.corridor import Corridor  # PuLP is slow to import, and most need none
 
@@ -106,19 +108,21 @@ def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     second = Tournament(folded, backend.seed + 2)
     corridor = Corridor()
     growth = Growth.of(incumbent.problem, backend.seed)
-    slice_s, fruitless = FIRST_SLICE_S, 0
+    kernels = Kernels(incumbent.problem)
+    slice_s, helped = FIRST_SLICE_S, True
     with Improver(incumbent.problem, backend.seed + 1) as improver:
         while not incumbent.closed and deadline.left > 0.0:
             steps = max(1, round(2 * slice_s * STEP_OPS / ops))
             improver.ask(steps, best_starts(incumbent, folded))
             if growth is not None:
                 growth.search(incumbent, backend, round(slice_s), deadline)
-            if fruitless < 2:
+            if helped:
                 helped = _solve_exactly(incumbent, backend, corridor, slice_s, deadline)
-                fruitless = 0 if helped else fruitless + 1
                 slice_s *= 2
             else:
-                fruitless = 1
+                helped = True  # the solvers have twice as long then
+                for orders in kernels.search(incumbent, backend, deadline.within(2 * slice_s)):
+                    second.enter(folded.starts(earliest(incumbent.problem, orders)))
                 _search_too(incumbent, folded, second, steps, deadline)
             if not incumbent.closed:
                 incumbent.run("tabu search")

@@ -44,6 +44,11 @@ class Tournament:
         if self._note(starts, self._worth(starts)):
             self._invited.append(starts)
 
+    def enter(self, starts: Starts) -> None:
+        """Let a schedule take part however good it is."""
+        self._note(starts, self._worth(starts))
+        self._invited.append(starts)
+
     def run(self, steps: int) -> None:
         """Go on for about so many steps."""
         while steps > 0:
