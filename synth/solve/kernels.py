@@ -20,7 +20,7 @@ from synth.solve.periodic import find_kernel, least_period
 MOST_SLOTS = 64  # of a period; longer ones take too long
 COUNTS = (1, 2)  # micro-batches per period
 EXTRA = 3  # steps by which a period may be longer than the work of the busiest device
-MOST_S = 4.0  # for one program: most are solved in less, or take very long
+FIRST_S = 4.0  # for one program the first time; twice as long the next
 
 
 class Kernels:
@@ -30,7 +30,7 @@ class Kernels:
         self._folded = fold(problem, exact_step(problem))
         fewest = min(chain.count for chain in self._folded.chains)
         self._open = deque(
-            (count, least_period(self._folded, count) + extra)
+            (count, least_period(self._folded, count) + extra, FIRST_S)
             for extra in range(EXTRA + 1)
             for count in COUNTS
             if 2 * count <= fewest and least_period(self._folded, count) + extra <= MOST_SLOTS
@@ -45,12 +45,12 @@ class Kernels:
         """
         found: list[Orders] = []
         while self._open and deadline.left > 0.1 and not incumbent.closed:
-            count, period = self._open.popleft()
+            count, period, seconds = self._open.popleft()
             if self._best is not None and period / count > self._best:
                 continue
             text = incumbent.problem.units.time_text(period * self._folded.step_ticks)
             incumbent.run(f"ILP, {count} micro-batches in every {text}")
-            own = deadline.within(MOST_S)
+            own = deadline.within(seconds)
             seeded = replace(backend, seed=backend.seed + self._tries)
             self._tries += 1
             kernel = find_kernel(self._folded, count, period, seeded, own.left)
@@ -60,5 +60,5 @@ class Kernels:
                 incumbent.offer(orders, "ILP, a kernel repeated")
                 found.append(orders)
             elif own.left == 0.0:
-                self._open.append((count, period))
+                self._open.append((count, period, 2 * seconds))
         return found

@@ -6,7 +6,7 @@ For r micro-batches of every stream per period of T steps, op j of chain c (j < 
 
     precedence   S[b,j] - S[a,j] >= steps_a + lag
     order        S[c,j+1] - S[c,j] >= steps_c, and the next period's first behind the last
-    window       head_c <= S[c,j] <= head_c + 2T: who waits longer holds memory for nothing
+    window       head_c <= S[c,j] <= head_c + wait: who waits long holds memory for nothing
     device       for each o: sum of the x whose op covers o, modulo T, <= 1
     memory       for each o: what has started less what has ended, all periods together, <= limit
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pulp  # slow to import: only inside the functions that solve
 
 
-WAIT = 2  # periods that an op may start behind its head
+LEAST_WAIT = 2  # periods that an op may start behind its head; or half the longest head
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,15 @@ class _Model:
         self.program = pulp.LpProblem("kernel", pulp.LpMinimize)
         chains = range(len(folded.chains))
         self.heads = [row[0] for row in heads(relate(folded), [0] * folded.problem.devices)]
+        self.wait = max(LEAST_WAIT * period, max(self.heads) // 2)
+        most = (max(self.heads) + self.wait) // period
         self.offsets = {(c, j): self._offsets(c, j) for c in chains for j in range(count)}
         self.lags = {
             (c, j): self.program.add_variable(
-                f"k_{c}_{j}", lowBound=0, upBound=self.heads[c] // period + WAIT, cat="Integer"
+                f"k_{c}_{j}",
+                lowBound=0,
+                upBound=most,
+                cat="Integer",
             )
             for c in chains
             for j in range(count)
@@ -132,7 +137,7 @@ class _Model:
         for chain, number in self.lags:
             start = self._start(chain, number)
             self.program += start >= self.heads[chain]
-            self.program += start <= self.heads[chain] + WAIT * self.period
+            self.program += start <= self.heads[chain] + self.wait
 
     def _one_at_a_time(self, device: int) -> None:
         for step in range(self.period):

@@ -14,7 +14,7 @@ def test_a_kernel_repeated_is_offered_and_handed_on() -> None:
     incumbent = Incumbent(problem, best_bound(problem), lambda _: None)
     incumbent.offer(one_by_one(problem), "one micro-batch at a time")
     poorest = incumbent.value
-    found = Kernels(problem).search(incumbent, make_backend("highs"), Deadline.after(60))
+    found = Kernels(problem).search(incumbent, make_backend("highs"), Deadline.after(10))
     assert found
     assert all(sum(map(len, orders)) == 8 * 3 * 12 for orders in found)
     assert incumbent.origin == "ILP, a kernel repeated"
@@ -25,7 +25,7 @@ def test_a_kernel_repeated_is_offered_and_handed_on() -> None:
 
 
 def test_long_periods_are_left_to_others() -> None:
-    problem = make_problem(4, 12, placement="v", costs=(10, 12, 8), comm=3, memory=3)
+    problem = make_problem(4, 12, placement="v", costs=(20, 24, 17), comm=3, memory=3)
     incumbent = Incumbent(problem, best_bound(problem), lambda _: None)
-    found = Kernels(problem).search(incumbent, make_backend("highs"), Deadline.after(60))
+    found = Kernels(problem).search(incumbent, make_backend("highs"), Deadline.after(10))
     assert found == []
