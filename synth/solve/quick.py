@@ -36,9 +36,9 @@ def first_schedules(incumbent: Incumbent, deadline: Deadline) -> None:
     from synth import catalog
 
     problem = incumbent.problem
-    first = [name for name in catalog.names() if name.startswith("zb-h")]
-    _closed_forms(incumbent, deadline, first)
-    grow_quickly(incumbent, deadline, seed=0)
+    first = [name for name in catalog.names() if name.startswith("zb-")]
+    _closed_forms(incumbent, deadline, sorted(first, key=lambda name: not name.startswith("zb-h")))
+    grow_quickly(incumbent, deadline.within(deadline.left / 4), seed=0)
     _closed_forms(incumbent, deadline, [name for name in catalog.names() if name not in first])
     if incumbent.closed:
         return
