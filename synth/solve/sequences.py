@@ -95,6 +95,7 @@ class Sequences:
         self.held = [0] * len(flat.steps)  # by the op's device, before it
         for device, row in enumerate(rows):
             self._link(device, 0, len(row))
+        self._nothing = (0,) * len(flat.steps)
         self.heads = [0] * len(flat.steps)
         self.tails = list(flat.steps)
         self.length = 0
@@ -129,56 +130,16 @@ class Sequences:
             self.previous[later] = earlier
 
     def _reset_heads(self, ops: Iterable[int]) -> None:
-        """Mend the heads of these ops and of whatever follows from them, roughly in order."""
-        flat, heads, steps = self.flat, self.heads, self.flat.steps
-        heap = [(heads[op], op) for op in ops]
-        waiting = {op for _, op in heap}
-        heapify(heap)
-        while heap:
-            _, op = heappop(heap)
-            waiting.discard(op)
-            earlier = self.previous[op]
-            head = heads[earlier] + steps[earlier] if earlier >= 0 else 0
-            for other, weight in flat.before[op]:
-                if heads[other] + weight > head:
-                    head = heads[other] + weight
-            if head == heads[op]:
-                continue
-            heads[op] = head
-            for other, _ in flat.after[op]:
-                if other not in waiting:
-                    waiting.add(other)
-                    heappush(heap, (heads[other], other))
-            later = self.next[op]
-            if later >= 0 and later not in waiting:
-                waiting.add(later)
-                heappush(heap, (heads[later], later))
+        """Mend the heads of these ops and of whatever follows from them."""
+        flat = self.flat
+        before, after = (flat.before, self.previous), (flat.after, self.next)
+        _mend(self.heads, ops, before, after, self._nothing, flat.steps)
 
     def _reset_tails(self, ops: Iterable[int]) -> None:
-        """Mend the tails of these ops and of whatever precedes them, roughly in order."""
-        flat, tails, steps = self.flat, self.tails, self.flat.steps
-        heap = [(tails[op], op) for op in ops]
-        waiting = {op for _, op in heap}
-        heapify(heap)
-        while heap:
-            _, op = heappop(heap)
-            waiting.discard(op)
-            later = self.next[op]
-            tail = steps[op] + (tails[later] if later >= 0 else 0)
-            for other, weight in flat.after[op]:
-                if tails[other] + weight > tail:
-                    tail = tails[other] + weight
-            if tail == tails[op]:
-                continue
-            tails[op] = tail
-            for other, _ in flat.before[op]:
-                if other not in waiting:
-                    waiting.add(other)
-                    heappush(heap, (tails[other], other))
-            earlier = self.previous[op]
-            if earlier >= 0 and earlier not in waiting:
-                waiting.add(earlier)
-                heappush(heap, (tails[earlier], earlier))
+        """Mend the tails of these ops and of whatever precedes them."""
+        flat = self.flat
+        before, after = (flat.before, self.previous), (flat.after, self.next)
+        _mend(self.tails, ops, after, before, flat.steps, self._nothing)
 
     def blocks(self, rng: random.Random) -> list[list[int]]:
         """A longest path, drawn at random, cut where it leaves a device or its order."""
@@ -278,6 +239,45 @@ class Sequences:
             sorted(times[base : base + chain.count])
             for base, chain in zip(self.flat.first, self.flat.folded.chains, strict=True)
         ]
+
+
+def _mend(
+    times: list[int],
+    ops: Iterable[int],
+    towards: tuple[tuple[tuple[Arc, ...], ...], list[int]],
+    onwards: tuple[tuple[tuple[Arc, ...], ...], list[int]],
+    own: tuple[int, ...],
+    lead: tuple[int, ...],
+) -> None:
+    """Mend the longest paths to these ops and to whatever depends on them, roughly in order.
+
+    A path comes over an arc `towards` an op, or from its neighbour and the neighbour's `lead`,
+    and none is shorter than the op's `own` steps; a change goes `onwards`.
+    """
+    arcs, neighbour = towards
+    leaving, next_one = onwards
+    heap = [(times[op], op) for op in ops]
+    waiting = {op for _, op in heap}
+    heapify(heap)
+    while heap:
+        _, op = heappop(heap)
+        waiting.discard(op)
+        near = neighbour[op]
+        longest = own[op] + (times[near] + lead[near] if near >= 0 else 0)
+        for other, weight in arcs[op]:
+            if times[other] + weight > longest:
+                longest = times[other] + weight
+        if longest == times[op]:
+            continue
+        times[op] = longest
+        for other, _ in leaving[op]:
+            if other not in waiting:
+                waiting.add(other)
+                heappush(heap, (times[other], other))
+        far = next_one[op]
+        if far >= 0 and far not in waiting:
+            waiting.add(far)
+            heappush(heap, (times[far], far))
 
 
 class SpanSequences(Sequences):
