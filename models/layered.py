@@ -16,7 +16,9 @@ import torch
 from torch import Tensor, nn
 
 Loss = Callable[[Any, Any], Tensor]
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tensor | dict[int, Tensor], Tensor]
+"""Inputs and targets, samples along dimension 0; where several stages read the batch, the inputs of
+each by its number."""
 Shared = tuple[tuple[int, str], ...]
 """One parameter: the stages that use it, and its name in each."""
 
@@ -27,6 +29,17 @@ class Layer:
 
     name: str
     build: Callable[[], nn.Module]
+
+
+class Joining(nn.Sequential):
+    """Layers of which the first takes what several stages give, an argument each."""
+
+    def forward(self, *inputs: Any) -> Any:
+        first, *others = self
+        value = first(*inputs)
+        for layer in others:
+            value = layer(value)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +56,12 @@ class Layered:
     whole: nn.Sequential | None = None
     """All layers, where they are there from the beginning rather than built one by one."""
 
-    def stage(self, first: int, count: int) -> nn.Sequential:
-        """Builds the stage of `count` layers from `first` on, a new one each time."""
-        module = nn.Sequential()
+    def stage(self, first: int, count: int, *, joins: bool = False) -> nn.Sequential:
+        """Builds the stage of `count` layers from `first` on, a new one each time.
+
+        Where it joins what several stages give, its first layer takes an argument from each.
+        """
+        module = Joining() if joins else nn.Sequential()
         for layer in self.layers[first : first + count]:
             module.add_module(layer.name, layer.build())
         # Copied as a whole, so that what its layers share they still share.
@@ -101,6 +117,9 @@ def load_factory(name: str, input_shape: Sequence[int] | None, seed: int = 0) ->
     that draws inputs and targets, tensors with a sample each along dimension 0. Without the latter,
     inputs are random numbers of `input_shape` per sample and the loss is the mean square of the
     output. All of them start from a seed, so that every process has the same weights and data.
+
+    Where stages are not a chain, the layers are those of one stage after the other, and where
+    several stages read the batch, its inputs are a dict of tensors by their numbers.
 
     Raises:
         ValueError: there is no such factory, or what it returns cannot be cut.
@@ -179,14 +198,23 @@ def _batch(
     """The batch of a step; every process that asks for it gets the same."""
     with _seeded(seed, step):
         batch = draw(step, samples)
-    if len(batch) != 2 or not all(
-        isinstance(one, Tensor) and one.ndim and len(one) == samples for one in batch
-    ):
+    if not _fits(batch, samples):
         raise ValueError(
             f"model {name}: make_batch must return two tensors, inputs and targets, with "
             f"{samples} samples along dimension 0"
         )
     return batch
+
+
+def _fits(batch: Batch, samples: int) -> bool:
+    """Whether inputs and targets are there, tensors with as many samples each."""
+    if len(batch) != 2:
+        return False
+    inputs, targets = batch
+    read = inputs.values() if isinstance(inputs, dict) else (inputs,)
+    return all(
+        isinstance(one, Tensor) and one.ndim and len(one) == samples for one in (*read, targets)
+    )
 
 
 @contextmanager

@@ -51,6 +51,17 @@ class Options:
     """Layers per stage; empty for what the model thinks even."""
     input_shape: Sequence[int] | None = None
     """Of one sample, for factories that bring no data."""
+    needs: Sequence[Sequence[int]] = ()
+    """For each stage those whose outputs it takes; empty where the stages are a chain."""
+
+    def inputs_of(self, stage: int) -> int:
+        """How many stages a stage takes the outputs of; 1 for the first stage of a chain too."""
+        return len(self.needs[stage]) if self.needs else 1
+
+    @property
+    def first_stages(self) -> tuple[int, ...]:
+        """The stages that read the batch."""
+        return tuple(n for n, sources in enumerate(self.needs) if not sources) or (0,)
 
 
 def build(name: str, stages: int, options: Options) -> Model:
@@ -63,13 +74,27 @@ def build(name: str, stages: int, options: Options) -> Model:
         return _sleep(stages, options)
     if name not in NAMES and ":" not in name:
         raise ValueError(f"no model is called {name!r}; known are {', '.join(NAMES)}")
+    if options.needs and ":" not in name:
+        raise ValueError(
+            f"the layers of {name} are a chain, which the stages of this schedule are not; "
+            "use sleep or package:factory"
+        )
     whole, even = build_layered(name, options)
     cut = tuple(options.cut) or even(stages)
+    if options.needs and not options.cut and len(whole.layers) != stages:
+        raise ValueError(
+            f"say with --cut how many of the {len(whole.layers)} layers each of the {stages} "
+            "stages has; they are not a chain, so nothing says which cut is even"
+        )
     check_cut(cut, len(whole.layers), stages)
+
+    def make_stage(index: int) -> nn.Module:
+        return whole.stage(sum(cut[:index]), cut[index], joins=options.inputs_of(index) > 1)
+
     return Model(
         name=name,
         stages=stages,
-        make_stage=lambda index: whole.stage(sum(cut[:index]), cut[index]),
+        make_stage=make_stage,
         loss=whole.loss,
         make_batch=whole.make_batch,
         cut=cut,
@@ -119,10 +144,13 @@ def _sleep(stages: int, options: Options) -> Model:
         raise ValueError(f"{len(options.times)} sets of sleep times for {stages} stages")
 
     def make_stage(index: int) -> sleep.SleepStage:
-        return sleep.SleepStage(options.times[index], last=index == stages - 1)
+        last, inputs = index == stages - 1, options.inputs_of(index)
+        return sleep.SleepStage(options.times[index], last=last, inputs=inputs)
 
     def make_batch(step: int, samples: int) -> Batch:
         payloads = torch.zeros(samples, sleep.PAYLOAD_BYTES, dtype=torch.uint8)
-        return payloads, torch.zeros(samples)
+        first = options.first_stages
+        inputs = payloads if len(first) == 1 else dict.fromkeys(first, payloads)
+        return inputs, torch.zeros(samples)
 
     return Model("sleep", stages, make_stage, None, make_batch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,24 +45,31 @@ class SleepStage:
     """Fills every op up to an absolute deadline: its entry plus the prescribed time.
 
     It has the methods the runtime asks of a stage, but no weights and no autograd. The payload is
-    passed on unchanged in both directions; the last stage returns a loss of zero.
+    passed on unchanged in both directions, the first of several forwards and the same to each of
+    several backwards; the last stage returns a loss of zero.
     """
 
-    def __init__(self, times: StageTimes, *, last: bool) -> None:
+    def __init__(self, times: StageTimes, *, last: bool, inputs: int = 1) -> None:
+        """`inputs` is how many other stages a stage needs, if it is more than one."""
         self.times = times
         self.last = last
+        self.inputs = inputs
 
-    def forward(self, microbatch: int, inputs: Payload, target: object, *, split: bool) -> Payload:
-        """Takes `forward_ms`; returns the inputs, or the loss on the last stage."""
+    def forward(self, microbatch: int, inputs: Any, target: object, *, split: bool) -> Payload:
+        """Takes `forward_ms`; returns the inputs, or the loss on the last stage.
+
+        The inputs are a payload, or a tuple with the tensor of each of several.
+        """
         deadline_s = time.monotonic() + self.times.forward_ms / 1e3
-        outputs: Payload = (torch.zeros(()),) if self.last else inputs
+        passed_on: Payload = inputs if self.inputs <= 1 else inputs[:1]
+        outputs: Payload = (torch.zeros(()),) if self.last else passed_on
         wait_until(deadline_s)
         return outputs
 
-    def backward_act(self, microbatch: int, gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def backward_act(self, microbatch: int, gradients: tuple[Tensor, ...]) -> tuple[Any, ...]:
         """Takes `backward_act_ms`; returns gradients of the size of the payload."""
         deadline_s = time.monotonic() + self.times.backward_act_ms / 1e3
-        passed_on = (_payload(),) if self.last else gradients
+        passed_on = self._passed_on(gradients)
         wait_until(deadline_s)
         return passed_on
 
@@ -69,12 +77,16 @@ class SleepStage:
         """Takes `backward_wgt_ms`."""
         wait_until(time.monotonic() + self.times.backward_wgt_ms / 1e3)
 
-    def backward(self, microbatch: int, gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def backward(self, microbatch: int, gradients: tuple[Tensor, ...]) -> tuple[Any, ...]:
         """Takes `fused_ms`; returns gradients of the size of the payload."""
         deadline_s = time.monotonic() + self.times.fused_ms / 1e3
-        passed_on = (_payload(),) if self.last else gradients
+        passed_on = self._passed_on(gradients)
         wait_until(deadline_s)
         return passed_on
+
+    def _passed_on(self, gradients: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        own = (_payload(),) if self.last else gradients
+        return own if self.inputs <= 1 else (own,) * self.inputs
 
     def discard(self) -> None:
         """Nothing is kept."""

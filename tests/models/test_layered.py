@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -48,6 +50,17 @@ def test_the_registry_takes_a_cut() -> None:
 
 FACTORIES = """
 from torch import nn, randn, zeros
+
+class Difference(nn.Module):
+    def forward(self, one, two):
+        return two - one
+
+def joined():
+    return [nn.Identity(), nn.Identity(), Difference(), Double()]
+
+class Double(nn.Module):
+    def forward(self, one):
+        return 2 * one
 
 def sequential():
     return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
@@ -150,6 +163,21 @@ def test_every_process_has_the_weights_and_data_of_the_seed(name: str, layers: i
         for _ in range(2)
     )
     assert torch.equal(first, second)
+
+
+@pytest.mark.usefixtures("factories")
+def test_layers_of_stages_that_are_not_a_chain() -> None:
+    options = Options(input_shape=(3,), needs=((), (), (1, 0)))
+    with pytest.raises(
+        ValueError, match="say with --cut how many of the 4 layers each of the 3 stages"
+    ):
+        build("my_models:joined", 3, options)
+    for cut in ((1, 2, 1), (1, 1, 2)):
+        model = build("my_models:joined", 3, replace(options, cut=cut))
+        join = model.make_stage(2)
+        names = [f"layer{number}" for number in range(4 - cut[2], 4)]
+        assert [name for name, _ in join.named_children()] == names
+    assert join(torch.ones(2), torch.full((2,), 3.0)).tolist() == [4, 4]
 
 
 @pytest.mark.usefixtures("factories")
