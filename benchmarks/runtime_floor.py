@@ -84,21 +84,22 @@ class BareLoop:
 
         def call() -> None:
             given = self._rows
-            if task.feed is not None:
-                self._works.pop(task.feed).wait()
-                given = self._buffers[task.feed]
-                for sent in task.released:
+            for feed in task.feeds:  # at most one, in a chain
+                if feed.message is None:
+                    given = self._results.pop(feed.producer)
+                    continue
+                self._works.pop(feed.message).wait()
+                given = self._buffers[feed.message]
+                for sent in feed.released:
                     self._works.pop(sent).wait()
-            elif task.producer is not None:
-                given = self._results.pop(task.producer)
             result = run(task, layer, key, given)
             if result is not None:
-                self._results[task.result] = result
+                self._results[task.node] = result
 
         return call
 
     def _forward(self, task: Task, layer: nn.Linear, key: tuple[int, int], given: Tensor) -> Tensor:
-        given = given.detach().requires_grad_(not task.first)
+        given = given.detach().requires_grad_(task.reads is None)
         output = layer(given)
         if task.last:
             output = output.sum()
@@ -119,7 +120,7 @@ class BareLoop:
         layer_input, _ = self._kept[key]
         gradient = torch.ones_like(self._rows) if task.last else given
         self._kept[key] = layer_input, gradient
-        return None if task.first else gradient.mm(layer.weight)
+        return gradient.mm(layer.weight) if task.consumers else None
 
     @torch.no_grad()
     def _weights(self, task: Task, layer: nn.Linear, key: tuple[int, int], given: Tensor) -> None:

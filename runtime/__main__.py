@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.options import parse
-from runtime.supported import require_chain, require_even
+from runtime.supported import require_even, require_one_loss
 from synth.errors import PipesynthError, UsageError
 from synth.load import load_valid
 
@@ -71,7 +71,7 @@ def _start(
         from runtime import dry_run as dry
 
         return dry.show(schedule, as_json=as_json)
-    require_chain(schedule.problem)
+    require_one_loss(schedule.problem)
     if sleeps:
         require_even(schedule.problem)
     _require_torch()

@@ -15,12 +15,26 @@ from torch import Tensor
 
 from runtime.device import Clock
 from runtime.errors import PlanError
-from runtime.plan import InFlight, RankPlan, Task
+from runtime.plan import Feed, InFlight, RankPlan, Task
 from runtime.stage import Stage
 from runtime.transport import Transport
-from runtime.values import Gradients, Values, tensors
+from runtime.values import Gradients, Values, as_argument, tensors
 from synth.lower import Receive, Reduce, Send
 from synth.op import Kind, Op
+
+Shared = Callable[[Reduce], Sequence[Tensor]]
+"""This rank's part of a reduction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a rank runs, and with what."""
+
+    plan: RankPlan
+    stages: Mapping[int, Stage]
+    transport: Transport
+    clock: Clock
+    shared: Shared
 
 
 @dataclass(slots=True)
@@ -28,12 +42,12 @@ class Held:
     """What a run of the program holds."""
 
     inputs: Sequence[Values]
-    """By micro-batch."""
+    """By first stage of this rank and micro-batch."""
     targets: Sequence[Values | Tensor]
     loss_gradient: float
     """What the last stage's backwards start with."""
     results: dict[int, Values] = field(default_factory=dict)
-    """By the number of the F or B node: what is still to be sent or handed over."""
+    """By number, one per node that needs a result: what is still to be sent or handed over."""
     losses: dict[int, Tensor] = field(default_factory=dict)
     marks: list[tuple[Op, Any, Any]] = field(default_factory=list)
     """Start and end of every op, on the clock."""
@@ -44,78 +58,62 @@ class Held:
 
 
 Action = Callable[[Held], None]
-Take = Callable[[Held], Values]
+Backward = Callable[[int, Any], Any]
+Take = Callable[[Held], Any]
 """Gets the input of an op: received from another rank, or handed over on this one."""
 
-Shared = Callable[[Reduce], Sequence[Tensor]]
-"""This rank's part of a reduction."""
 
-
-def prepare(
-    plan: RankPlan,
-    stages: Mapping[int, Stage],
-    transport: Transport,
-    clock: Clock,
-    shared: Shared,
-) -> tuple[Action, ...]:
+def prepare(setup: Setup) -> tuple[Action, ...]:
     """One action per step of the plan."""
-    return _Preparation(plan, stages, transport, clock, shared).actions()
+    preparation = _Preparation(setup)
+    return tuple(map(preparation.action, setup.plan.steps))
 
 
 class _Preparation:
     """Makes actions."""
 
-    def __init__(
-        self,
-        plan: RankPlan,
-        stages: Mapping[int, Stage],
-        transport: Transport,
-        clock: Clock,
-        shared: Shared,
-    ) -> None:
-        self._plan = plan
-        self._stages = stages
-        self._transport = transport
-        self._clock = clock
-        self._shared = shared
-        self._numbers: dict[Op, int] = {}
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._numbers: dict[tuple[Op, Op], int] = {}
 
-    def actions(self) -> tuple[Action, ...]:
-        """In the order of the plan."""
-        return tuple(map(self._action, self._plan.steps))
-
-    def _action(self, step: Task | Send | Receive | Reduce) -> Action:
+    def action(self, step: Task | Send | Receive | Reduce) -> Action:
+        """What a step of the plan does."""
+        transport = self._setup.transport
         if isinstance(step, Send):
-            return self._sending(step)
+            send, message = transport.send, step.message
+            number = self._number(message.producer, message.consumer)
+            return lambda held: send(message, held.results.pop(number))
         if isinstance(step, Receive):
-            post, message = self._transport.post, step.message
-            return lambda held: post(message)
+            post, awaited = transport.post, step.message
+            return lambda held: post(awaited)
         if isinstance(step, Reduce):
-            reduce, shared = self._transport.reduce, self._shared
+            reduce, shared = transport.reduce, self._setup.shared
             return lambda held: reduce(step.ranks, shared(step))
         if step.op.kind is Kind.F:
             return self._forward(step)
         return self._weights(step) if step.op.kind is Kind.W else self._backward(step)
 
-    def _number(self, node: Op) -> int:
-        """Of a node with a result; numbers are found faster than ops."""
-        return self._numbers.setdefault(node, len(self._numbers))
+    def _number(self, producer: Op, consumer: Op) -> int:
+        """Of a result on its way to one node; numbers are found faster than ops."""
+        return self._numbers.setdefault((producer, consumer), len(self._numbers))
 
-    def _sending(self, step: Send) -> Action:
-        send, message = self._transport.send, step.message
-        number = self._number(message.producer)
-        return lambda held: send(message, held.results.pop(number))
+    def _numbers_of(self, task: Task) -> list[int]:
+        """Under which its result is found by each node that needs it."""
+        return [self._number(task.node, consumer) for consumer in task.consumers]
 
-    def _take(self, task: Task) -> Take:
-        if task.feed is None:
-            assert task.producer is not None
-            number = self._number(task.producer)
+    def _takes(self, task: Task) -> list[Take]:
+        """What gets each of its inputs."""
+        return [self._take(feed, task.node) for feed in task.feeds]
+
+    def _take(self, feed: Feed, consumer: Op) -> Take:
+        if feed.message is None:
+            number = self._number(feed.producer, consumer)
             return lambda held: held.results.pop(number)
-        wait, release = self._transport.wait, self._transport.release
-        feed, released = task.feed, task.released
+        wait, release = self._setup.transport.wait, self._setup.transport.release
+        message, released = feed.message, feed.released
 
         def take(held: Held) -> Values:
-            values = wait(feed)
+            values = wait(message)
             for sent in released:
                 release(sent)
             return values
@@ -123,11 +121,12 @@ class _Preparation:
         return take
 
     def _forward(self, task: Task) -> Action:
-        forward, hold = self._stages[task.op.stage].forward, _hold(self._plan)
-        mark, op = self._clock.mark, task.op
+        forward, hold = self._setup.stages[task.op.stage].forward, _hold(self._setup.plan)
+        mark, op = self._setup.clock.mark, task.op
         microbatch, last, split = task.microbatch, task.last, task.split
-        result = self._number(task.result)
-        take: Take = (lambda held: held.inputs[microbatch]) if task.first else self._take(task)
+        numbers = self._numbers_of(task)
+        result = numbers[0] if numbers else None
+        take = _read(task.reads) if task.reads is not None else _joined(self._takes(task))
 
         def act(held: Held) -> None:
             inputs = take(held)
@@ -136,21 +135,25 @@ class _Preparation:
             start = mark()
             outputs = forward(microbatch, inputs, target, split=split)
             held.marks.append((op, start, mark()))
-            if last:
+            if result is None:
                 (loss,) = tensors(outputs)
                 held.losses[microbatch] = loss.detach()
             else:
                 held.results[result] = outputs
 
-        return act
+        return act if len(numbers) < 2 else _handed_to_each(act, numbers)
 
     def _backward(self, task: Task) -> Action:
-        stage, fused = self._stages[task.op.stage], task.op.kind is Kind.BW
-        backward = stage.backward if fused else stage.backward_act
-        mark, op = self._clock.mark, task.op
-        microbatch, first = task.microbatch, task.first
-        result = self._number(task.result)
-        take = _loss_gradient(microbatch) if task.last else self._take(task)
+        stage, fused = self._setup.stages[task.op.stage], task.op.kind is Kind.BW
+        backward: Backward = stage.backward if fused else stage.backward_act
+        mark, op = self._setup.clock.mark, task.op
+        microbatch = task.microbatch
+        numbers = self._numbers_of(task)
+        result = numbers[0] if numbers else None
+        takes = [_loss_gradient(microbatch)] if task.last else self._takes(task)
+        take = takes[0]
+        if len(takes) > 1:
+            take, backward = _all(takes), _of_sum(backward)
 
         def act(held: Held) -> None:
             gradients: Gradients = tensors(take(held))
@@ -159,14 +162,14 @@ class _Preparation:
             held.marks.append((op, start, mark()))
             held.until_backward -= 1
             held.until_weights -= fused
-            if not first:
+            if result is not None:
                 held.results[result] = passed_on
 
-        return act
+        return act if len(numbers) < 2 else _handed_out(act, numbers)
 
     def _weights(self, task: Task) -> Action:
-        backward_wgt = self._stages[task.op.stage].backward_wgt
-        mark, op, microbatch = self._clock.mark, task.op, task.microbatch
+        backward_wgt = self._setup.stages[task.op.stage].backward_wgt
+        mark, op, microbatch = self._setup.clock.mark, task.op, task.microbatch
 
         def act(held: Held) -> None:
             start = mark()
@@ -175,6 +178,59 @@ class _Preparation:
             held.until_weights -= 1
 
         return act
+
+
+def _read(place: int) -> Take:
+    """What a first stage takes from the batch."""
+    return lambda held: held.inputs[place]
+
+
+def _joined(takes: Sequence[Take]) -> Take:
+    """What the stage before gives; of several an argument each."""
+    if len(takes) == 1:
+        return takes[0]
+    return lambda held: tuple([as_argument(take(held)) for take in takes])
+
+
+def _all(takes: Sequence[Take]) -> Take:
+    """What each of several stages gives back."""
+    return lambda held: tuple([take(held) for take in takes])
+
+
+def _of_sum(backward: Backward) -> Backward:
+    """A backward that begins with the sum of what several stages give back."""
+
+    def summing(microbatch: int, parts: Sequence[Gradients]) -> Any:
+        total, *others = reversed(parts)  # in which order autograd adds them up too
+        for part in others:
+            total = tuple(map(torch.add, total, part))
+        return backward(microbatch, total)
+
+    return summing
+
+
+def _handed_to_each(act: Action, numbers: Sequence[int]) -> Action:
+    """An F whose result several stages take."""
+    first, *others = numbers
+
+    def acting(held: Held) -> None:
+        act(held)
+        outputs = held.results[first]
+        for number in others:
+            held.results[number] = outputs
+
+    return acting
+
+
+def _handed_out(act: Action, numbers: Sequence[int]) -> Action:
+    """A B that makes gradients for several stages."""
+
+    def acting(held: Held) -> None:
+        act(held)
+        for_each: Any = held.results[numbers[0]]
+        held.results.update(zip(numbers, for_each, strict=True))
+
+    return acting
 
 
 def _loss_gradient(microbatch: int) -> Take:

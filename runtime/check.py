@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -20,7 +22,7 @@ Where every rank runs its W in the order of the micro-batches the difference is 
 
 
 def compare(
-    pipeline: Pipeline, model: models.Model, inputs: Tensor, targets: Tensor, result: StepResult
+    pipeline: Pipeline, model: models.Model, inputs: Any, targets: Tensor, result: StepResult
 ) -> float:
     """Checks this rank's gradients and losses of the first step, before the optimizer.
 
@@ -39,7 +41,12 @@ def compare(
     bind([Tie(uses) for uses in model.shared], dict(enumerate(modules)))
     assert model.loss is not None
     reference = reference_step(
-        modules, inputs.to(device), targets.to(device), pipeline.plan.microbatches, model.loss
+        modules,
+        inputs,
+        targets,
+        pipeline.plan.microbatches,
+        model.loss,
+        pipeline.schedule.problem.needs,
     )
     errors = {
         f"the gradient of {name}": relative_error(parameter.grad, reference.gradients[name])

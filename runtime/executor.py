@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor
 
-from runtime.actions import Action, Held, Shared, prepare
-from runtime.device import Clock
+from runtime.actions import Action, Held, Setup, prepare
 from runtime.errors import PlanError
 from runtime.gate import Cut, Gate
-from runtime.plan import InFlight, RankPlan
-from runtime.stage import Stage
-from runtime.transport import Transport
+from runtime.plan import InFlight
 from runtime.values import Values
 from synth.op import Op
 
@@ -43,6 +40,7 @@ class Batch:
     """The micro-batches of one step; read on ranks that hold a first or a last stage."""
 
     inputs: Sequence[Values]
+    """By first stage of this rank and micro-batch."""
     targets: Sequence[Values | Tensor]
     loss_scale: float = 1.0
     """By which every gradient is larger; what a gradient scaler undoes."""
@@ -53,19 +51,9 @@ class Batch:
 class Executor:
     """Runs one rank's plan, step after step."""
 
-    def __init__(
-        self,
-        plan: RankPlan,
-        stages: Mapping[int, Stage],
-        transport: Transport,
-        clock: Clock,
-        shared: Shared,
-    ) -> None:
-        self._plan = plan
-        self._stages = stages
-        self._transport = transport
-        self._clock = clock
-        self._actions = prepare(plan, stages, transport, clock, shared)
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._actions = prepare(setup)
 
     def step(self, batch: Batch, gate: Gate | None = None) -> StepResult:
         """Runs the program once; what comes before the gate twice, if it does not let it pass.
@@ -75,8 +63,9 @@ class Executor:
             PlanError: shapes changed, or more is held than the plan allows.
         """
         held = self._begin(batch)
-        self._transport.begin(batch.signature)
-        self._clock.start()
+        transport, clock = self._setup.transport, self._setup.clock
+        transport.begin(batch.signature)
+        clock.start()
         position = 0
         if gate is not None:
             position = gate.cut.position
@@ -85,37 +74,39 @@ class Executor:
             if not gate.passes():
                 self._discard(gate.cut)
                 held = self._begin(batch)
-                self._clock.start()
+                clock.start()
                 _run(self._actions[:position], held)
         _run(self._actions[position:], held)
-        self._transport.finish()
+        transport.finish()
         return self._finish(held)
 
     def _begin(self, batch: Batch) -> Held:
         # The loss of the step is the mean over the micro-batches.
-        return Held(batch.inputs, batch.targets, batch.loss_scale / self._plan.microbatches)
+        return Held(batch.inputs, batch.targets, batch.loss_scale / self._setup.plan.microbatches)
 
     def _discard(self, cut: Cut) -> None:
         """Forgets what has been computed before the gate and takes in what is under way."""
-        for stage in self._stages.values():
+        transport = self._setup.transport
+        for stage in self._setup.stages.values():
             stage.discard()
         for message in cut.posted:
-            self._transport.wait(message)
+            transport.wait(message)
         for message in cut.surplus:
-            self._transport.post(message)
-            self._transport.wait(message)
-        self._transport.finish()
+            transport.post(message)
+            transport.wait(message)
+        transport.finish()
 
     def _finish(self, held: Held) -> StepResult:
         """Reads the clock; makes sure that nothing is left behind."""
         if held.results or held.until_backward or held.until_weights:
             raise PlanError(
-                f"rank {self._plan.rank} ends the step with {len(held.results)} results and "
+                f"rank {self._setup.plan.rank} ends the step with {len(held.results)} results and "
                 f"{held.until_weights} micro-batches left over"
             )
         ops = [op for op, _, _ in held.marks]
-        starts = self._clock.seconds([start for _, start, _ in held.marks])
-        ends = self._clock.seconds([end for _, _, end in held.marks])
+        clock = self._setup.clock
+        starts = clock.seconds([start for _, start, _ in held.marks])
+        ends = clock.seconds([end for _, _, end in held.marks])
         return StepResult(
             held.losses,
             tuple(map(RanOp, ops, starts, ends)),

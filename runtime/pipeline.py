@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from runtime.actions import Setup
 from runtime.agreement import agree, schedule_facts, stage_facts
 from runtime.device import Clock, make_clock
 from runtime.dividing import divide
@@ -19,9 +20,10 @@ from runtime.plan import RankPlan, plan_rank
 from runtime.replicas import ReplicaTransport
 from runtime.session import Session, connect
 from runtime.stage import Loss, ModuleStage, Stage, gradient_of
+from runtime.supported import require_chain
 from runtime.ties import Tie, bind
 from runtime.transport import GroupTransport, Transport
-from runtime.values import Values, as_values, cut, samples, shape_of, tensors
+from runtime.values import Values, as_values, by_stage, cut, samples, shape_of, tensors
 from synth.errors import UsageError
 from synth.load import load_valid
 from synth.lower import Program, Reduce, lower
@@ -81,6 +83,7 @@ class Pipeline:
         if session is None:
             session = connect(schedule.problem.devices)
         if isinstance(stages, nn.Module):
+            require_chain(schedule.problem)
             stages = divide(stages, len(schedule.problem.stages))
         self.schedule = schedule
         self.session = session
@@ -90,6 +93,7 @@ class Pipeline:
         self.stages = _own_stages(stages, schedule.problem, session, loss, autocast)
         self._agree()
         self.plan: RankPlan = plan_rank(schedule, self.program, session.rank)
+        self._first_stages = schedule.problem.first_stages
         self._clock: Clock = make_clock(session.device)
         make = transport or (ReplicaTransport if replicated else GroupTransport)
         self._transport: Transport = make(session, self.program)
@@ -120,7 +124,8 @@ class Pipeline:
 
         Args:
             inputs: the whole batch, samples along dimension 0: a tensor, or a tuple or dict of
-                tensors, the arguments of the first stage. Read where a first stage is held.
+                tensors, the arguments of the first stage. Where several stages need no other, a
+                dict of these by the number of the stage. Read where a first stage is held.
             targets: likewise, the loss's second argument. Read where a last stage is held. Without
                 it `inputs` is a pair of inputs and targets.
             loss_scale: makes every gradient this much larger; for gradient scalers.
@@ -132,16 +137,17 @@ class Pipeline:
         """
         if targets is None:
             inputs, targets = inputs
-        given, wanted = as_values(inputs, "inputs"), as_values(targets, "targets")
+        given, wanted = by_stage(inputs, self._first_stages), as_values(targets, "targets")
         count = self.plan.microbatches
-        for values in (given, wanted):
+        for values in (*given.values(), wanted):
             if samples(values) < count:
                 raise UsageError(f"{samples(values)} samples cannot fill {count} micro-batches")
-        cut_inputs = self._cut(given) if self.plan.reads_inputs else []
+        cut_inputs = [part for n in self.plan.first_stages for part in self._cut(given[n])]
         cut_targets: list[Any] = self._cut(wanted) if self.plan.reads_targets else []
         if isinstance(targets, Tensor):
             cut_targets = [tensors(values)[0] for values in cut_targets]
-        signature = f"{self._forgotten} {shape_of(given)} {shape_of(wanted)}"
+        shapes = " ".join(map(shape_of, (*given.values(), wanted)))
+        signature = f"{self._forgotten} {shapes}"
         return self._executor.step(Batch(cut_inputs, cut_targets, loss_scale, signature), self.gate)
 
     def forget_shapes(self) -> None:
@@ -157,7 +163,7 @@ class Pipeline:
 
     @cached_property
     def _executor(self) -> Executor:
-        return Executor(self.plan, self.stages, self._transport, self._clock, self._shared)
+        return Executor(Setup(self.plan, self.stages, self._transport, self._clock, self._shared))
 
     def _cut(self, values: Values) -> list[Values]:
         return cut(values, self.plan.microbatches, self.session.device)
@@ -213,6 +219,7 @@ def _own_stages(
         stage = by_number[number]
         if isinstance(stage, nn.Module):
             closing = loss if number == len(problem.stages) - 1 else None
-            stage = ModuleStage(stage.to(session.device), closing, context)
+            joins = len(problem.before(number)) > 1
+            stage = ModuleStage(stage.to(session.device), closing, context, joins=joins)
         own[number] = stage
     return own

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.supported import require_chain
+from runtime.supported import require_one_loss
 from synth.graph import dependencies
-from synth.lower import Compute, Message, Program, Receive, Reduce, Send, sends_done_at
+from synth.lower import Compute, Message, Program, Receive, Reduce, Send, sends_done_at, successors
 from synth.op import Kind, Op
+from synth.problem import Problem
 from synth.schedule import Schedule
 from synth.simulate import in_flight
 
@@ -23,26 +24,36 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
+class Feed:
+    """Something that an op takes from another stage."""
+
+    producer: Op
+    """The node whose result it is."""
+    message: Message | None
+    """What brings it; None where it stays on this rank."""
+    released: tuple[Message, ...]
+    """Sends that are complete once the message has come."""
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
-    """One simple op, with where its input comes from and where its result goes."""
+    """One simple op, with where its inputs come from and where its result goes."""
 
     op: Op
+    node: Op
+    """The F, B or W node whose result is handed on."""
     microbatch: int
     """Counted across streams, in the order of the problem."""
     split: bool
     """B and W of this micro-batch and stage come apart."""
-    first: bool
-    """On the first stage, whose F reads the batch and whose B has nobody to send to."""
+    reads: int | None
+    """The place in the batch of what it reads; None for all but the F of a first stage."""
     last: bool
     """On the last stage, whose F ends in the loss."""
-    feed: Message | None
-    """The input, if another rank sends it."""
-    producer: Op | None
-    """The node whose result is the input, if it stays on this rank."""
-    result: Op
-    """The node under which the result is handed on."""
-    released: tuple[Message, ...]
-    """Sends that are complete once the feed has come."""
+    feeds: tuple[Feed, ...]
+    """Of an F from the stages it needs, in their order; of a B from those that need its stage."""
+    consumers: tuple[Op, ...]
+    """The nodes on other stages that need the result; none on the way into or out of the model."""
 
 
 Step = Task | Send | Receive | Reduce
@@ -58,8 +69,8 @@ class RankPlan:
     """Of all streams together."""
     in_flight: InFlight
     """What the schedule allows; a promise that the run checks."""
-    reads_inputs: bool
-    """A first stage is held."""
+    first_stages: tuple[int, ...]
+    """Those of the held stages that read the batch, in order."""
     reads_targets: bool
     """A last stage is held."""
 
@@ -68,13 +79,12 @@ def plan_rank(schedule: Schedule, program: Program, rank: int) -> RankPlan:
     """Resolves everything that a rank's instructions refer to.
 
     Raises:
-        UsageError: the stages are not a chain.
+        UsageError: several stages end in a loss.
     """
     problem = schedule.problem
-    require_chain(problem)
+    require_one_loss(problem)
     instructions = program.ranks[rank]
-    feeds = {s.message.consumer: s.message for s in instructions if isinstance(s, Receive)}
-    done_at = sends_done_at(program, rank)
+    feeds = _Feeds(problem, program, rank)
     offsets: dict[str, int] = {}
     total = 0
     for stream in problem.streams:
@@ -82,21 +92,25 @@ def plan_rank(schedule: Schedule, program: Program, rank: int) -> RankPlan:
         total += stream.microbatches
     parts = [part for order in schedule.orders for op in order for part in op.parts]
     split = {(p.stream, p.microbatch, p.stage) for p in parts if p.kind is Kind.B}
+    held = {stage for _, stage in problem.held_stages(rank)}
+    last_stages = problem.last_stages
+    first_stages = tuple(stage for stage in problem.first_stages if stage in held)
 
     def task(op: Op) -> Task:
         node = op.sibling(Kind.B) if op.kind is Kind.BW else op
-        feed = feeds.get(node)
-        before = (n for n, _ in dependencies(problem, node) if n.stage != op.stage)
+        microbatch = offsets[op.stream] + op.microbatch
+        reads = None
+        if op.kind is Kind.F and op.stage in first_stages:
+            reads = first_stages.index(op.stage) * total + microbatch
         return Task(
             op=op,
-            microbatch=offsets[op.stream] + op.microbatch,
+            node=node,
+            microbatch=microbatch,
             split=(op.stream, op.microbatch, op.stage) in split,
-            first=op.stage == 0,
-            last=op.stage + 1 == len(problem.stages),
-            feed=feed,
-            producer=next(before, None) if feed is None else None,
-            result=node,
-            released=done_at.get(feed, ()) if feed is not None else (),
+            reads=reads,
+            last=op.stage in last_stages,
+            feeds=feeds.of(node),
+            consumers=tuple(successors(problem, node)),
         )
 
     steps: list[Step] = []
@@ -105,15 +119,34 @@ def plan_rank(schedule: Schedule, program: Program, rank: int) -> RankPlan:
             steps.extend(task(part) for part in instruction.op.parts)
         else:
             steps.append(instruction)
-    held = InFlight(
+    most = InFlight(
         in_flight(schedule.devices, Kind.B)[rank], in_flight(schedule.devices, Kind.W)[rank]
     )
-    tasks = [step for step in steps if isinstance(step, Task)]
     return RankPlan(
         rank,
         tuple(steps),
         total,
-        held,
-        reads_inputs=any(one.first for one in tasks),
-        reads_targets=any(one.last for one in tasks),
+        most,
+        first_stages,
+        reads_targets=not held.isdisjoint(last_stages),
     )
+
+
+class _Feeds:
+    """What the ops of a rank take from other stages."""
+
+    def __init__(self, problem: Problem, program: Program, rank: int) -> None:
+        self._problem = problem
+        received = (s.message for s in program.ranks[rank] if isinstance(s, Receive))
+        self._messages = {(message.producer, message.consumer): message for message in received}
+        self._done_at = sends_done_at(program, rank)
+
+    def of(self, node: Op) -> tuple[Feed, ...]:
+        """Those of an F, B or W node."""
+        before = (n for n, _ in dependencies(self._problem, node) if n.stage != node.stage)
+        return tuple(self._feed(producer, node) for producer in before)
+
+    def _feed(self, producer: Op, consumer: Op) -> Feed:
+        message = self._messages.get((producer, consumer))
+        released = () if message is None else self._done_at.get(message, ())
+        return Feed(producer, message, released)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from runtime.stage import Loss
-from runtime.values import as_values, cut, tensors
+from runtime.values import Inputs, Values, as_argument, as_values, by_stage, cut, tensors
+from synth.stages import Needs, chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,12 @@ class Reference:
 
 
 def reference_step(
-    modules: Sequence[nn.Module], inputs: Any, targets: Any, microbatches: int, loss: Loss
+    modules: Sequence[nn.Module],
+    inputs: Any,
+    targets: Any,
+    microbatches: int,
+    loss: Loss,
+    needs: Needs = (),
 ) -> Reference:
     """Runs one step on all stages; the loss is the mean over the micro-batches.
 
@@ -34,11 +40,13 @@ def reference_step(
 
     Args:
         modules: every stage, in order.
-        inputs: the whole batch, samples along dimension 0: a tensor, or a tuple or dict of tensors.
+        inputs: the whole batch, as `Pipeline.step` takes it.
         targets: likewise.
         microbatches: how many parts the batch is cut into.
         loss: mean loss of (output, target).
+        needs: the stages whose outputs each stage takes; empty, they are a chain.
     """
+    needs = needs or chain(len(modules))
     every = (p for module in modules for p in module.parameters())
     parameters = list(dict.fromkeys(p for p in every if p.requires_grad))
     kept = [parameter.grad for parameter in parameters]
@@ -46,13 +54,11 @@ def reference_step(
         parameter.grad = None
     losses: list[Tensor] = []
     device = parameters[0].device
-    parts = cut(as_values(inputs, "inputs"), microbatches, device)
+    whole = by_stage(inputs, [stage for stage, sources in enumerate(needs) if not sources])
+    parts = {stage: cut(values, microbatches, device) for stage, values in whole.items()}
     wanted = cut(as_values(targets, "targets"), microbatches, device)
-    for values, target_values in zip(parts, wanted, strict=True):
-        value: Any = values
-        for module in modules:
-            given = as_values(value, "a stage's output")
-            value = module(**given) if isinstance(given, dict) else module(*given)
+    for number, target_values in enumerate(wanted):
+        value = _output(modules, needs, {stage: own[number] for stage, own in parts.items()})
         target = tensors(target_values)[0] if isinstance(targets, Tensor) else target_values
         own = loss(value, target)
         torch.autograd.backward(own, torch.full_like(own, 1 / microbatches))
@@ -65,6 +71,18 @@ def reference_step(
     for parameter, own_gradient in zip(parameters, kept, strict=True):
         parameter.grad = own_gradient
     return Reference(torch.stack(losses).mean(), tuple(losses), gradients)
+
+
+def _output(modules: Sequence[nn.Module], needs: Needs, read: Mapping[int, Values]) -> Any:
+    """What the last stage returns for what the first ones read."""
+    made: list[Any] = []
+    for stage, (module, sources) in enumerate(zip(modules, needs, strict=True)):
+        taken = [as_values(made[source], "a stage's output") for source in sources]
+        given: Inputs = read[stage] if not sources else taken[0]
+        if len(taken) > 1:
+            given = tuple(map(as_argument, taken))
+        made.append(module(**given) if isinstance(given, dict) else module(*given))
+    return made[-1]
 
 
 def parameter_names(stage: int, module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

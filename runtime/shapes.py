@@ -62,4 +62,5 @@ class Shapes:
         return spec
 
     def _key(self, message: Message) -> str:
-        return f"spec/{self._signature}/{message.channel}/{message.producer}"
+        # Two consumers of one result read, and delete, a spec each.
+        return f"spec/{self._signature}/{message.channel}/{message.producer}/{message.consumer}"

@@ -12,10 +12,13 @@ from torch import Tensor, nn
 
 from runtime.autograd import backward
 from runtime.deferred import Deferral, unsplit
-from runtime.values import Gradients, Values, as_values, expecting, renewed, tensors
+from runtime.values import Gradients, Inputs, Values, as_values, expecting, renewed, tensors
 
 Loss = Callable[[Any, Any], Tensor]
 """Mean loss of (what the last stage returns, target)."""
+
+PassedOn = Gradients | tuple[Gradients, ...]
+"""The gradients of a stage's inputs; where it needs several stages, those for each."""
 
 _NOTHING = nullcontext()
 
@@ -27,23 +30,27 @@ class Stage(Protocol):
     both whether a gradient is expected for them. `gradients` holds one entry per output that
     expects one, what a backward returns one per input that expects one, both in order. A target
     comes as the batch has it: a tensor, or a tuple or dict of tensors.
+
+    A stage that needs several others gets a tuple with what each of them gives, a single tensor as
+    such, and its backwards return a tuple with the gradients for each. One that several need gets
+    the sum of their gradients.
     """
 
     def forward(
-        self, microbatch: int, inputs: Values, target: Values | Tensor | None, *, split: bool
+        self, microbatch: int, inputs: Inputs, target: Values | Tensor | None, *, split: bool
     ) -> Values:
         """F. Returns the outputs; on the last stage, which gets a target, just the loss.
 
         `split` announces that B and W will come apart.
         """
 
-    def backward_act(self, microbatch: int, gradients: Gradients) -> Gradients:
+    def backward_act(self, microbatch: int, gradients: Gradients) -> PassedOn:
         """B after a split forward. Returns the input gradients and keeps what W needs."""
 
     def backward_wgt(self, microbatch: int) -> None:
         """W. Adds to the gradients of the weights."""
 
-    def backward(self, microbatch: int, gradients: Gradients) -> Gradients:
+    def backward(self, microbatch: int, gradients: Gradients) -> PassedOn:
         """BW after a forward that was not split."""
 
     def discard(self) -> None:
@@ -57,7 +64,7 @@ class Stage(Protocol):
 class _Running:
     """A micro-batch between its F and its B."""
 
-    inputs: Values
+    inputs: Inputs
     outputs: Values
     deferral: Deferral | None
 
@@ -66,10 +73,16 @@ class ModuleStage:
     """A stage that is a torch module: values in, values out.
 
     A tuple of values are the positional arguments of the module's forward, a dict those by name.
+    Where it joins what several stages give, it has a positional argument for each.
     """
 
     def __init__(
-        self, module: nn.Module, loss: Loss | None = None, autocast: torch.autocast | None = None
+        self,
+        module: nn.Module,
+        loss: Loss | None = None,
+        autocast: torch.autocast | None = None,
+        *,
+        joins: bool = False,
     ) -> None:
         self.module = module
         self.loss = loss
@@ -83,6 +96,8 @@ class ModuleStage:
         the first split forward."""
         self.compiled = any(map(_is_compiled, module.modules()))
         """Compiled code hides its operations, so B computes all weight gradients."""
+        self._gradients_of: Callable[[Any], PassedOn]
+        self._gradients_of = _gradients_for_each if joins else _gradients_of
         self._running: dict[int, _Running] = {}
         self._owed: dict[int, Deferral] = {}
 
@@ -92,7 +107,7 @@ class ModuleStage:
         return len(self._running) + len(self._owed)
 
     def forward(
-        self, microbatch: int, inputs: Values, target: Values | Tensor | None, *, split: bool
+        self, microbatch: int, inputs: Inputs, target: Values | Tensor | None, *, split: bool
     ) -> Values:
         """F: see `Stage`."""
         deferral = Deferral() if split else None
@@ -110,25 +125,25 @@ class ModuleStage:
             outputs, [t.detach().requires_grad_(t.requires_grad) for t in tensors(outputs)]
         )
 
-    def backward_act(self, microbatch: int, gradients: Gradients) -> Gradients:
+    def backward_act(self, microbatch: int, gradients: Gradients) -> PassedOn:
         """B: see `Stage`. What F kept is free afterwards, but for the layers' inputs."""
         running = self._running.pop(microbatch)
         assert running.deferral is not None, "B after a forward that was not split"
         if outputs := expecting(running.outputs):
             running.deferral.backward(outputs, gradients)
         self._owed[microbatch] = running.deferral
-        return _gradients_of(running.inputs)
+        return self._gradients_of(running.inputs)
 
     def backward_wgt(self, microbatch: int) -> None:
         """W: see `Stage`."""
         self._owed.pop(microbatch).run()
 
-    def backward(self, microbatch: int, gradients: Gradients) -> Gradients:
+    def backward(self, microbatch: int, gradients: Gradients) -> PassedOn:
         """BW: see `Stage`."""
         running = self._running.pop(microbatch)
         if outputs := expecting(running.outputs):
             backward(outputs, gradients)
-        return _gradients_of(running.inputs)
+        return self._gradients_of(running.inputs)
 
     def discard(self) -> None:
         """See `Stage`."""
@@ -159,6 +174,11 @@ def _gradients_of(inputs: Values) -> Gradients:
         found.append(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
         tensor.grad = None
     return tuple(found)
+
+
+def _gradients_for_each(inputs: Sequence[Tensor | Values]) -> tuple[Gradients, ...]:
+    """The same for each of several arguments."""
+    return tuple(_gradients_of((one,) if isinstance(one, Tensor) else one) for one in inputs)
 
 
 def _is_compiled(module: nn.Module) -> bool:

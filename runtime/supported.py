@@ -6,16 +6,30 @@ from synth.errors import UsageError
 from synth.problem import Problem
 
 
-def require_chain(problem: Problem) -> None:
-    """Refuses stages with several inputs or outputs.
+def require_one_loss(problem: Problem) -> None:
+    """Refuses stages of which several end in a loss.
 
     Raises:
-        UsageError: the stages are not a chain.
+        UsageError: more than one stage is needed by none.
+    """
+    if len(problem.last_stages) > 1:
+        ends = " and ".join(map(str, problem.last_stages))
+        raise UsageError(
+            f"stages {ends} of this schedule end in a loss each, and the runtime knows one; let a "
+            "last stage join them, or `pipesynth export FILE --to program` for other runtimes"
+        )
+
+
+def require_chain(problem: Problem) -> None:
+    """Refuses to cut a model into stages that are not a chain.
+
+    Raises:
+        UsageError: they are not.
     """
     if not problem.is_chain:
         raise UsageError(
-            "the stages of this schedule are not a chain, and the runtime hands every result to "
-            "the next stage only; `pipesynth export FILE --to program` writes it for other runtimes"
+            "the stages of this schedule are not a chain, and a model is cut into nothing else by "
+            f"itself; give a list of {len(problem.stages)} modules"
         )
 
 

@@ -119,7 +119,11 @@ class _Training:
         samples = options.batch * self.pipeline.plan.microbatches
         inputs, targets = self.model.make_batch(step, samples * session.replicas)
         own = slice(session.replica * samples, (session.replica + 1) * samples)
-        recorder.note(self.pipeline.step(inputs[own], targets[own]))
+        if isinstance(inputs, dict):
+            inputs = {stage: read[own] for stage, read in inputs.items()}
+        else:
+            inputs = inputs[own]
+        recorder.note(self.pipeline.step(inputs, targets[own]))
         self.updater.step()
 
     def _resume(self) -> int:

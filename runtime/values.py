@@ -13,8 +13,16 @@ from synth.errors import UsageError
 Values = tuple[Tensor, ...] | dict[str, Tensor]
 """The arguments of a stage's forward, positional or by name, and what it returns."""
 
+Inputs = Values | tuple[Tensor | Values, ...]
+"""What a stage takes: values, or an argument from each of the several stages that it needs."""
+
 Gradients = tuple[Tensor, ...]
 """One per tensor that expects one, in the order of the values."""
+
+
+def as_argument(values: Values) -> Tensor | Values:
+    """What one of several stages gives, as the next one takes it: a single tensor is itself."""
+    return values[0] if isinstance(values, tuple) and len(values) == 1 else values
 
 
 def tensors(values: Values) -> tuple[Tensor, ...]:
@@ -53,6 +61,22 @@ def as_values(given: Any, what: str) -> Values:
             kinds += " of " + ", ".join(type(one).__name__ for one in tensors(found))
         raise UsageError(f"{what} must be a tensor, or a tuple or dict of tensors, not a {kinds}")
     return found
+
+
+def by_stage(given: Any, first_stages: Sequence[int]) -> dict[int, Values]:
+    """What each of the stages that read the batch takes from it.
+
+    Raises:
+        UsageError: there are several of them, and they are not given their inputs by number.
+    """
+    if len(first_stages) == 1:
+        return {first_stages[0]: as_values(given, "inputs")}
+    if not isinstance(given, Mapping) or given.keys() != set(first_stages):
+        raise UsageError(
+            f"stages {', '.join(map(str, first_stages))} read the batch; give what each takes in "
+            "a dict by its number"
+        )
+    return {stage: as_values(given[stage], f"inputs of stage {stage}") for stage in first_stages}
 
 
 def samples(values: Values) -> int:

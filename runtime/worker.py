@@ -156,6 +156,7 @@ def build_model(options: JobOptions, schedule: Schedule) -> models.Model:
                 times=times,
                 cut=options.cut,
                 input_shape=options.input_shape,
+                needs=schedule.problem.needs,
             ),
         )
     except ValueError as error:

@@ -170,6 +170,16 @@ class Problem:
         """The stages that take a stage's output, in ascending order."""
         return self._behind[stage]
 
+    @property
+    def first_stages(self) -> tuple[int, ...]:
+        """The stages that read the batch, as they need no other."""
+        return tuple(stage for stage, sources in enumerate(self._before) if not sources)
+
+    @property
+    def last_stages(self) -> tuple[int, ...]:
+        """The stages that end in a loss, as no other needs them."""
+        return tuple(stage for stage, takers in enumerate(self._behind) if not takers)
+
     def ancestors(self) -> Needs:
         """For each stage all that have to run F before it, and B behind it, in ascending order."""
         return ancestors(self._before)

@@ -62,17 +62,17 @@ def test_stages_that_sleep_are_equally_fast_everywhere() -> None:
         assert planned_times(schedule, times, 20.0) == pytest.approx((0.10, 0.10))
 
 
-def test_a_join_has_no_plan() -> None:
+def test_several_losses_have_no_plan() -> None:
     """What the runtime does not execute is refused before anything is set up."""
     cost = StageCost(1, 1, 1, 2, 3, 1, 1)
     problem = Problem(
-        3, "explicit", (cost,) * 3, (Stream("", 1, (0, 1, 2)),), needs=((), (), (0, 1))
+        3, "explicit", (cost,) * 3, (Stream("", 1, (0, 1, 2)),), needs=((), (0,), (0,))
     )
     orders = tuple(
         tuple(Op(kind, 0, stage) for kind in (Kind.F, Kind.B, Kind.W)) for stage in range(3)
     )
-    schedule = Schedule("join", problem, earliest(problem, orders), Certificate(5, 0, "none"))
-    with pytest.raises(UsageError, match="the runtime hands every result to the next stage only"):
+    schedule = Schedule("fork", problem, earliest(problem, orders), Certificate(5, 0, "none"))
+    with pytest.raises(UsageError, match="stages 1 and 2 of this schedule end in a loss each"):
         plan_rank(schedule, lower(schedule), 0)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from runtime.actions import Setup
 from runtime.device import HostClock
 from runtime.errors import PlanError, reason
 from runtime.executor import Batch, Executor
@@ -138,7 +139,9 @@ def test_holding_more_than_planned_stops_the_run() -> None:
     )
     modest = replace(pipeline.plan, in_flight=InFlight(1, 1))
     batch = Batch([(torch.randn(1, 3),)] * 2, torch.randn(2, 1, 1))
-    executor = Executor(modest, pipeline.stages, pipeline._transport, HostClock(), pipeline._shared)
+    executor = Executor(
+        Setup(modest, pipeline.stages, pipeline._transport, HostClock(), pipeline._shared)
+    )
     with pytest.raises(PlanError, match=r"rank 0 holds 2 micro-batches, .* allows 1 and 1"):
         executor.step(batch)
 

@@ -115,13 +115,34 @@ def test_refused(pipesynth, arguments, code, message):
     assert found.err.count("\n") == 1
 
 
+@pytest.fixture
+def two_losses(tmp_path):
+    """A stage whose output two others take, that end in a loss each."""
+    stage = {"forward": 1, "backward_act": 1, "backward_wgt": 1}
+    problem = {
+        "format": "pipesynth.problem",
+        "version": 1,
+        "devices": 4,
+        "microbatches": 2,
+        "placement": [0, 1, 2, 3],
+        "stages": [stage, stage, {**stage, "needs": [0]}, {**stage, "needs": [1]}],
+    }
+    path = tmp_path / "two_losses.json"
+    path.write_text(json.dumps(problem))
+    return path
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
-    [(JOIN, "are not a chain, and the runtime hands"), (LINKS, "stages that sleep cannot imitate")],
+    [
+        (None, "stages 2 and 3 of this schedule end in a loss each"),
+        (LINKS, "stages that sleep cannot imitate"),
+    ],
 )
 def test_what_the_runtime_cannot_execute_is_refused_before_it_starts(
-    pipesynth, tmp_path, path, message
+    pipesynth, tmp_path, two_losses, path, message
 ):
+    path = path or two_losses
     out = tmp_path / "solved.json"
     assert pipesynth("solve", "--problem", path, "-o", out, "-q").code == 0
     command = [sys.executable, "-m", "runtime", out, "--model", "sleep"]
