@@ -159,6 +159,11 @@ class Profiler:
         return found.cut
 
     def _to_device(self, batch: Any) -> Values:
+        if isinstance(batch, dict):
+            raise UsageError(
+                f"several stages of {self.options.model} read the batch; only layers that are a "
+                "chain can be profiled"
+            )
         values = batch if isinstance(batch, tuple) else (batch,)
         return tuple(value.to(self.device) for value in values)
 

@@ -64,17 +64,18 @@ def as_values(given: Any, what: str) -> Values:
 
 
 def by_stage(given: Any, first_stages: Sequence[int]) -> dict[int, Values]:
-    """What each of the stages that read the batch takes from it.
+    """What each stage that reads the batch takes: given by number, or as it is for a single one.
 
     Raises:
-        UsageError: there are several of them, and they are not given their inputs by number.
+        UsageError: these are other stages than those that are given inputs.
     """
-    if len(first_stages) == 1:
+    numbered = isinstance(given, Mapping) and any(isinstance(key, int) for key in given)
+    if len(first_stages) == 1 and not numbered:
         return {first_stages[0]: as_values(given, "inputs")}
-    if not isinstance(given, Mapping) or given.keys() != set(first_stages):
+    if not numbered or given.keys() != set(first_stages):
         raise UsageError(
-            f"stages {', '.join(map(str, first_stages))} read the batch; give what each takes in "
-            "a dict by its number"
+            f"the stages that read the batch are {', '.join(map(str, first_stages))}; give what "
+            "each takes in a dict by its number"
         )
     return {stage: as_values(given[stage], f"inputs of stage {stage}") for stage in first_stages}
 

@@ -330,8 +330,18 @@ ALONE = graph((), (), (0, 1), routes=((0, 0, 0),), count=2)
 @pytest.mark.parametrize("inputs", [torch.ones(2, WIDTH), {0: torch.ones(2, WIDTH)}, {}])
 def test_several_first_stages_need_their_inputs_by_number(inputs: Any) -> None:
     pipeline = one_rank(ALONE, [Part(ALONE, stage) for stage in range(3)])
-    with pytest.raises(UsageError, match="stages 0, 1 read the batch; give what each takes in a"):
+    with pytest.raises(UsageError, match="stages that read the batch are 0, 1; give what each"):
         pipeline.step(inputs, torch.ones(2, WIDTH))
+
+
+def test_the_only_first_stage_may_have_a_number_too() -> None:
+    fork = graph((), (0,), (0, 1), routes=((0, 0, 0),), count=2)
+    pipeline = one_rank(fork, [Part(fork, stage) for stage in range(3)])
+    inputs, targets = make_batch(fork, 5)
+    found = [pipeline.step(given, targets).losses for given in (inputs, {0: inputs})]
+    assert found[0] == found[1]
+    with pytest.raises(UsageError, match="stages that read the batch are 0; give what each"):
+        pipeline.step({0: inputs, 1: inputs}, targets)
 
 
 def test_each_first_stage_needs_enough_samples() -> None:

@@ -93,10 +93,13 @@ def test_a_profile_of_the_gpt(tmp_path: Path) -> None:
 
 
 MODEL = """
-from torch import nn
+from torch import nn, zeros
 
 def make():
     return [nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)]
+
+def several():
+    return make(), nn.functional.mse_loss, lambda step, n: ({0: zeros(n, 6), 1: zeros(n)}, zeros(n))
 """
 
 
@@ -118,11 +121,13 @@ def test_a_profile_of_a_factory(tmp_path: Path) -> None:
         (["--model", "nothing:here"], "No module named 'nothing'"),
         (["--placement", "sideways"], "placement 'sideways' is not known"),
         (["--device", "cuda"], "this machine has no GPU"),
+        (["--model", "mine:several"], "several stages of mine:several read the batch; only layers"),
     ],
 )
 def test_profiles_that_cannot_be(tmp_path: Path, arguments: list[str], text: str) -> None:
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
+    (tmp_path / "mine.py").write_text(MODEL)
     done = profile(tmp_path, "-P", "2", "-o", "c.json", "--processes", "1", *TINY_GPT, *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert text in done.stderr
