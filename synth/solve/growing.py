@@ -19,13 +19,12 @@ from synth.solve.deadline import Deadline
 from synth.solve.grow import Repeat, best_repeat, grow, small
 from synth.solve.incumbent import Incumbent
 from synth.solve.listing import Lister, Rule, Starts, rules
+from synth.solve.network import Numbering
 from synth.solve.periodic import Kernel, find_kernel, least_period
-from synth.solve.sequences import Flat
-from synth.solve.tabu import Tabu
 
 CLIMB_STEPS = 100
-FIRST_STEPS = 300  # of tabu search, before the solvers start
-SLICE = 20  # steps of tabu search between two looks at what repeats
+FIRST_STEPS = 5_000  # of tabu search, before the solvers start
+SLICE = 100  # steps of tabu search between two looks at what repeats
 POOL = 4  # schedules that tabu search begins with in turn
 MOST_SLOTS = 64  # of a period in the kernel's program; beyond this the grid is coarser
 PATIENCES = (0.0, 0.3, 0.6, 1.0)
@@ -58,7 +57,7 @@ class Growth:
 
     def __init__(self, folded: Folded, fewer: int, seed: int) -> None:
         self._folded = folded  # the small problem, in ticks
-        self._flat = Flat.of(folded)
+        self._numbering = Numbering(folded)
         self._fewer = fewer  # micro-batches of every stream that the small problem lacks
         self._seed = seed
         self._pool: list[_Grown] = []
@@ -94,10 +93,12 @@ class Growth:
 
     def take_tabu(self, steps: int, deadline: Deadline) -> None:
         """Tabu search from one of the best so far, another one each time."""
+        from synth.solve.tabu import Tabu  # Numba is slow to import
+
         if not self._pool:
             return
         begin = self._pool[self._seed % len(self._pool)]
-        search = Tabu(self._flat, begin.starts, self._seed)
+        search = Tabu(self._numbering, begin.starts, self._seed)
         self._seed += 1
         best = search.best
         for _ in range(0, steps, SLICE):

@@ -16,7 +16,7 @@ from synth.solve.listing import Starts
 from synth.solve.tournament import Tournament
 
 GRACE_S = 1.0  # for the answer of a process that is told to stop
-SLICE = 50  # steps between two looks at whether it is
+SLICE = 200  # steps between two looks at whether it is
 
 
 class Improver:

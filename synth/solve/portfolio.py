@@ -24,13 +24,13 @@ from synth.solve.interrupt import Interrupts
 from synth.solve.kernels import Kernels
 from synth.solve.quick import best_starts, first_schedules, first_search, offer_starts
 from synth.solve.report import Progress
-from synth.solve.tournament import Tournament
 
 if TYPE_CHECKING:
     from synth.solve.corridor import Corridor
+    from synth.solve.tournament import Tournament
 
 FIRST_SLICE_S = 2.0  # for each solver
-STEP_OPS = 700_000  # ops that a second's steps of the tournament look at
+STEP_OPS = 15_000_000  # ops that a second's steps of the tournament look at
 
 
 class Status(StrEnum):
@@ -101,7 +101,9 @@ def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     With two cores one tournament goes on in a process of its own all the time. A round in which
     the solvers get nowhere is followed by one of a second tournament, with steady kernels in it.
     """
-    from synth.solve.corridor import Corridor  # PuLP is slow to import, and most need none
+    # PuLP and Numba are slow to import, and most problems need none.
+    from synth.solve.corridor import Corridor
+    from synth.solve.tournament import Tournament
 
     folded = fold(incumbent.problem, 1)
     ops = len(folded.chains) * incumbent.problem.total_microbatches

@@ -14,9 +14,8 @@ from synth.solve.deadline import Deadline
 from synth.solve.growing import grow_quickly
 from synth.solve.incumbent import Incumbent
 from synth.solve.listing import Lister, Starts, one_by_one, rules
-from synth.solve.tournament import Tournament
 
-FIRST_STEPS = 500  # of the tournament
+FIRST_STEPS = 5_000  # of the tournament
 FEW_OPS = 4_000  # more than this do not search before the solvers start
 
 
@@ -70,6 +69,8 @@ def _closed_forms(incumbent: Incumbent, deadline: Deadline, names: Iterable[str]
 
 def first_search(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
     """Some steps of the tournament, where they take less than the solvers need to start."""
+    from synth.solve.tournament import Tournament  # Numba is slow to import, and most need none
+
     if incumbent.closed or deadline.left == 0.0:
         return
     folded = fold(incumbent.problem, 1)

@@ -7,355 +7,310 @@ the limit by a running sum, and judged by heads and tails without timing the who
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
-from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from operator import add
+from typing import NamedTuple
 
-from synth.folding import Folded
+import numpy as np
+
 from synth.heads import NEVER
-from synth.solve.listing import Starts
+from synth.solve.compiled import compiled
+from synth.solve.network import Integers, Network
 
 NONE = -1  # no op before or after on the device
-_UNLIMITED = 2**62
-
-Arc = tuple[int, int]  # the op at the other end; steps from start to start
+ALL = -1  # paths may begin with any op, or end with any
 
 
-@dataclass(frozen=True, slots=True)
-class Flat:
-    """A folded problem's ops numbered through, chain by chain."""
-
-    folded: Folded
-    first: tuple[int, ...]  # per chain: the number of its first op
-    steps: tuple[int, ...]
-    device: tuple[int, ...]
-    before: tuple[tuple[Arc, ...], ...]
-    after: tuple[tuple[Arc, ...], ...]
-    taken: tuple[int, ...]
-    freed: tuple[int, ...]
-    limits: tuple[int, ...]
-
-    @classmethod
-    def of(cls, folded: Folded) -> Flat:
-        """Number the ops of a folded problem."""
-        chains = folded.chains
-        first: list[int] = []
-        steps: list[int] = []
-        device: list[int] = []
-        for chain in chains:
-            first.append(len(steps))
-            steps += [chain.steps] * chain.count
-            device += [chain.device] * chain.count
-        before: list[list[Arc]] = [[] for _ in steps]
-        after: list[list[Arc]] = [[] for _ in steps]
-        for edge in folded.edges:
-            for number in range(chains[edge.after].count):
-                source, target = first[edge.before] + number, first[edge.after] + number
-                weight = steps[source] + edge.lag
-                after[source].append((target, weight))
-                before[target].append((source, weight))
-        taken, freed = [0] * len(steps), [0] * len(steps)
-        for term in (term for row in folded.memory for term in row):
-            for op in range(first[term.chain], first[term.chain] + chains[term.chain].count):
-                taken[op], freed[op] = term.taken, term.freed
-        return cls(
-            folded,
-            tuple(first),
-            tuple(steps),
-            tuple(device),
-            tuple(map(tuple, before)),
-            tuple(map(tuple, after)),
-            tuple(taken),
-            tuple(freed),
-            tuple(_UNLIMITED if k is None else k for k in folded.problem.limits_quanta),
-        )
-
-    def order(self, starts: Starts) -> list[list[int]]:
-        """Each device's ops by start."""
-        rows: list[list[tuple[int, int]]] = [[] for _ in self.limits]
-        for base, times in zip(self.first, starts, strict=True):
-            for number, start in enumerate(times):
-                rows[self.device[base]].append((start, base + number))
-        return [[op for _, op in sorted(row)] for row in rows]
-
-
-class Sequences:
+class Sequences(NamedTuple):
     """One order for every device, with the head and the tail of every op.
 
     A head is the longest path to the op's start, a tail that from its start to the end of all.
+    Where spans count, the paths are those of the device whose span is longest: they begin with its
+    first op and end with its last, and where there is none, the head or tail is below zero.
     """
 
-    def __init__(self, flat: Flat, rows: list[list[int]]) -> None:
-        self.flat = flat
-        self.rows = rows
-        self.previous = [NONE] * len(flat.steps)
-        self.next = [NONE] * len(flat.steps)
-        self.held = [0] * len(flat.steps)  # by the op's device, before it
-        for device, row in enumerate(rows):
-            self._link(device, 0, len(row))
-        self._nothing = (0,) * len(flat.steps)
-        self.heads = [0] * len(flat.steps)
-        self.tails = list(flat.steps)
-        self.length = 0
-        everything = list(range(len(flat.steps)))
-        self._measure(everything, everything)
-
-    def _measure(self, new_heads: list[int], new_tails: list[int]) -> None:
-        """Mend heads, tails and length, given the ops at which a change begins."""
-        self._reset_heads(new_heads)
-        self._reset_tails(new_tails)
-        self.length = max(map(add, self.heads, self.tails))
-
-    def _outside(self, device: int) -> int:
-        """Head and tail of what is not there: before a device's first op, behind its last."""
-        return 0
-
-    def _link(self, device: int, low: int, high: int) -> None:
-        """Tell the ops between two positions of a device's order of their neighbours."""
-        row, taken, freed = self.rows[device], self.flat.taken, self.flat.freed
-        earlier = row[low - 1] if low else NONE
-        held = self.held[earlier] + taken[earlier] - freed[earlier] if low else 0
-        for op in row[low:high]:
-            self.previous[op] = earlier
-            if earlier >= 0:
-                self.next[earlier] = op
-            self.held[op] = held
-            held += taken[op] - freed[op]
-            earlier = op
-        later = row[high] if high < len(row) else NONE
-        self.next[earlier] = later
-        if later >= 0:
-            self.previous[later] = earlier
-
-    def _reset_heads(self, ops: Iterable[int]) -> None:
-        """Mend the heads of these ops and of whatever follows from them."""
-        flat = self.flat
-        before, after = (flat.before, self.previous), (flat.after, self.next)
-        _mend(self.heads, ops, before, after, self._nothing, flat.steps)
-
-    def _reset_tails(self, ops: Iterable[int]) -> None:
-        """Mend the tails of these ops and of whatever precedes them."""
-        flat = self.flat
-        before, after = (flat.before, self.previous), (flat.after, self.next)
-        _mend(self.tails, ops, after, before, flat.steps, self._nothing)
-
-    def blocks(self, rng: random.Random) -> list[list[int]]:
-        """A longest path, drawn at random, cut where it leaves a device or its order."""
-        heads, tails, length = self.heads, self.tails, self.length
-        op = rng.choice([r[0] for r in self.rows if not heads[r[0]] and tails[r[0]] == length])
-        found = [[op]]
-        while True:
-            ways = [
-                other
-                for other, weight in self.flat.after[op]
-                if heads[other] == heads[op] + weight and heads[other] + tails[other] == length
-            ]
-            local = self.next[op]
-            if (
-                local >= 0
-                and heads[local] == heads[op] + self.flat.steps[op]
-                and heads[local] + tails[local] == length
-            ):
-                ways.append(local)
-            if not ways:
-                return found
-            op = rng.choice(ways)
-            if op == local:
-                found[-1].append(op)
-            else:
-                found.append([op])
-
-    def fits(self, device: int, held: int, ops: list[int]) -> bool:
-        """Whether a device that holds so much can run these ops next, in this order."""
-        taken, freed, limit = self.flat.taken, self.flat.freed, self.flat.limits[device]
-        for op in ops:
-            held += taken[op]
-            if held > limit:
-                return False
-            held -= freed[op]
-        return True
-
-    def goes_round(self, ops: list[int], *, first_moves: bool) -> bool:
-        """Whether moving the first of some neighbours behind the last, or the reverse, may not do.
-
-        No path leads from what follows the first to the last if the last has the longer tail, nor
-        from the first to what the last waits for if the first ends later (Balas and Vazacopoulos
-        1998, propositions 2.2 and 2.3).
-        """
-        flat, first, last = self.flat, ops[0], ops[-1]
-        if first_moves:
-            tail = self.tails[last]
-            return any(o == last or self.tails[o] > tail for o, _ in flat.after[first])
-        end = self.heads[first] + flat.steps[first]
-        return any(o == first or self.heads[o] + flat.steps[o] > end for o, _ in flat.before[last])
-
-    def estimate(self, ops: list[int], earlier: int, later: int) -> int:
-        """Longest path through any of these ops, run in this order between two of the device.
-
-        Heads and tails of all others are taken as they are (Balas and Vazacopoulos 1998, 3.2).
-        """
-        flat, steps = self.flat, self.flat.steps
-        heads, tails = self.heads, self.tails
-        outside = self._outside(flat.device[ops[0]])
-        clock = heads[earlier] + steps[earlier] if earlier >= 0 else outside
-        known: dict[int, int] = {}
-        for op in ops:
-            for other, weight in flat.before[op]:
-                ready = known.get(other, heads[other]) + weight
-                if ready > clock:
-                    clock = ready
-            known[op] = clock
-            clock += steps[op]
-        longest = 0
-        rest = tails[later] if later >= 0 else outside
-        behind: dict[int, int] = {}
-        for op in reversed(ops):
-            rest += steps[op]
-            for other, weight in flat.after[op]:
-                need = behind.get(other, tails[other]) + weight
-                if need > rest:
-                    rest = need
-            behind[op] = rest
-            if known[op] + rest > longest:
-                longest = known[op] + rest
-        return longest
-
-    def put(self, device: int, position: int, ops: list[int]) -> None:
-        """Let a device run these ops, which are there already, in this order from a position on."""
-        beyond = position + len(ops)
-        self.rows[device][position:beyond] = ops
-        self._link(device, position, beyond)
-        later, earlier = self.next[ops[-1]], self.previous[ops[0]]
-        self._measure(ops if later < 0 else [*ops, later], ops if earlier < 0 else [earlier, *ops])
-
-    def starts(self) -> Starts:
-        """The earliest start of every op, by chain."""
-        return self._by_chain(self.heads)
-
-    def _by_chain(self, times: list[int]) -> Starts:
-        return [
-            sorted(times[base : base + chain.count])
-            for base, chain in zip(self.flat.first, self.flat.folded.chains, strict=True)
-        ]
+    rows: Integers  # by device and position
+    place: Integers  # position of every op
+    previous: Integers  # op before it on its device
+    next: Integers
+    held: Integers  # by the op's device, before it
+    heads: Integers
+    tails: Integers
+    sorted: Integers  # all ops, each behind everything it waits for
+    rank: Integers  # of every op among those
+    longest: Integers  # length of the longest path, and the device whose span it is
+    scratch: Integers  # two rows as long as the ops
 
 
-def _mend(
-    times: list[int],
-    ops: Iterable[int],
-    towards: tuple[tuple[tuple[Arc, ...], ...], list[int]],
-    onwards: tuple[tuple[tuple[Arc, ...], ...], list[int]],
-    own: tuple[int, ...],
-    lead: tuple[int, ...],
+class Move(NamedTuple):
+    """Of some neighbours in a device's order, the first goes behind the last, or the reverse."""
+
+    device: int
+    low: int  # position of the first
+    high: int  # and of the last
+    first_moves: bool
+
+
+def sequences(network: Network, rows: Integers) -> Sequences:
+    """Heads and tails of device orders that can be run."""
+    count = len(network.steps)
+    place, previous, following, held, heads, tails = np.zeros((6, count), dtype=np.int64)
+    now = Sequences(
+        rows,
+        place,
+        previous,
+        following,
+        held,
+        heads,
+        tails,
+        np.arange(count),
+        np.arange(count),
+        np.zeros(2, dtype=np.int64),
+        np.zeros((2, count), dtype=np.int64),
+    )
+    measure_afresh(network, now)
+    return now
+
+
+@compiled
+def measure_afresh(network: Network, now: Sequences) -> None:
+    """Work out everything from the rows."""
+    for device in range(len(network.counts)):
+        _link(network, now, device, 0, network.counts[device] - 1)
+    last = len(network.steps) - 1
+    _sort(network, now, 0, last)
+    _measure(network, now, 0, last)
+
+
+@compiled
+def earliest_heads(network: Network, now: Sequences) -> Integers:
+    """Heads over paths that begin anywhere: the earliest start of every op."""
+    heads = np.zeros_like(now.heads)
+    _set_heads(network, now, heads, 0, len(heads) - 1, ALL)
+    return heads
+
+
+@compiled
+def _link(network: Network, now: Sequences, device: int, low: int, high: int) -> None:
+    """Tell the ops at these positions of a device's order of their neighbours."""
+    row = now.rows[device]
+    earlier, held = NONE, 0
+    if low:
+        earlier = row[low - 1]
+        held = now.held[earlier] + network.taken[earlier] - network.freed[earlier]
+    for position in range(low, high + 1):
+        op = row[position]
+        now.place[op] = position
+        now.previous[op] = earlier
+        if earlier >= 0:
+            now.next[earlier] = op
+        now.held[op] = held
+        held += network.taken[op] - network.freed[op]
+        earlier = op
+    later = row[high + 1] if high + 1 < network.counts[device] else NONE
+    now.next[earlier] = later
+    if later >= 0:
+        now.previous[later] = earlier
+
+
+@compiled
+def _sort(network: Network, now: Sequences, low: int, high: int) -> None:
+    """Sort the ops of these ranks anew, where everything else is sorted (Kahn 1962)."""
+    missing, ready = now.scratch[0], now.scratch[1]
+    found = low
+    for place in range(low, high + 1):
+        op = now.sorted[place]
+        earlier = now.previous[op]
+        count = 1 if earlier >= 0 and low <= now.rank[earlier] <= high else 0
+        for arc in range(network.before_at[op], network.before_at[op + 1]):
+            if low <= now.rank[network.before[arc]] <= high:
+                count += 1
+        missing[op] = count
+        if not count:
+            ready[found] = op
+            found += 1
+    for place in range(low, high + 1):
+        op = ready[place]
+        for arc in range(network.after_at[op], network.after_at[op + 1]):
+            other = network.after[arc]
+            if now.rank[other] <= high:
+                missing[other] -= 1
+                if not missing[other]:
+                    ready[found] = other
+                    found += 1
+        later = now.next[op]
+        if later >= 0 and now.rank[later] <= high:
+            missing[later] -= 1
+            if not missing[later]:
+                ready[found] = later
+                found += 1
+    for place in range(low, high + 1):
+        now.sorted[place] = ready[place]
+        now.rank[ready[place]] = place
+
+
+@compiled
+def _measure(network: Network, now: Sequences, low: int, high: int) -> None:
+    """Mend heads, tails and length behind a change of order among these ranks."""
+    last = len(network.steps) - 1
+    if not network.spans:
+        _set_heads(network, now, now.heads, low, last, ALL)
+        _set_tails(network, now, high, ALL)
+        now.longest[0] = 0
+        for device in range(len(network.counts)):
+            op = now.rows[device, network.counts[device] - 1]
+            now.longest[0] = max(now.longest[0], now.heads[op] + network.steps[op])
+        return
+    now.longest[0] = NEVER
+    heads = now.scratch[0]
+    for device in range(len(network.counts)):
+        source, sink = now.rows[device, 0], now.rows[device, network.counts[device] - 1]
+        _set_heads(network, now, heads, 0, now.rank[sink], source)
+        span = heads[sink] + network.steps[sink]
+        if span > now.longest[0]:
+            now.longest[0], now.longest[1] = span, device
+    device = now.longest[1]
+    _set_heads(network, now, now.heads, 0, last, now.rows[device, 0])
+    _set_tails(network, now, last, now.rows[device, network.counts[device] - 1])
+
+
+@compiled
+def _set_heads(
+    network: Network, now: Sequences, heads: Integers, low: int, high: int, source: int
 ) -> None:
-    """Mend the longest paths to these ops and to whatever depends on them, roughly in order.
+    """Heads of the ops of these ranks, over paths from the source."""
+    for place in range(low, high + 1):
+        op = now.sorted[place]
+        head = 0 if source in (ALL, op) else NEVER
+        earlier = now.previous[op]
+        if earlier >= 0:
+            head = max(head, heads[earlier] + network.steps[earlier])
+        for arc in range(network.before_at[op], network.before_at[op + 1]):
+            head = max(head, heads[network.before[arc]] + network.before_weight[arc])
+        heads[op] = head
 
-    A path comes over an arc `towards` an op, or from its neighbour and the neighbour's `lead`,
-    and none is shorter than the op's `own` steps; a change goes `onwards`.
+
+@compiled
+def _set_tails(network: Network, now: Sequences, high: int, sink: int) -> None:
+    """Tails of the ops up to a rank, over paths to the sink."""
+    for place in range(high, -1, -1):
+        op = now.sorted[place]
+        tail = network.steps[op] if sink in (ALL, op) else NEVER
+        later = now.next[op]
+        if later >= 0:
+            tail = max(tail, now.tails[later] + network.steps[op])
+        for arc in range(network.after_at[op], network.after_at[op + 1]):
+            tail = max(tail, now.tails[network.after[arc]] + network.after_weight[arc])
+        now.tails[op] = tail
+
+
+@compiled
+def moved(now: Sequences, move: Move, position: int) -> int:
+    """The op at a position once the move is made."""
+    row = now.rows[move.device]
+    if move.first_moves:
+        return int(row[move.low] if position == move.high else row[position + 1])
+    return int(row[move.high] if position == move.low else row[position - 1])
+
+
+@compiled
+def fits(network: Network, now: Sequences, move: Move) -> bool:
+    """Whether the device stays within its memory."""
+    limit = network.limits[move.device]
+    held = now.held[now.rows[move.device, move.low]]
+    for position in range(move.low, move.high + 1):
+        op = moved(now, move, position)
+        held += network.taken[op]
+        if held > limit:
+            return False
+        held -= network.freed[op]
+    return True
+
+
+@compiled
+def goes_round(network: Network, now: Sequences, move: Move) -> bool:
+    """Whether the orders may not be run once the move is made.
+
+    No path leads from what follows the first to the last if the last has the longer tail, nor
+    from the first to what the last waits for if the first ends later (Balas and Vazacopoulos 1998,
+    propositions 2.2 and 2.3).
     """
-    arcs, neighbour = towards
-    leaving, next_one = onwards
-    heap = [(times[op], op) for op in ops]
-    waiting = {op for _, op in heap}
-    heapify(heap)
-    while heap:
-        _, op = heappop(heap)
-        waiting.discard(op)
-        near = neighbour[op]
-        longest = own[op] + (times[near] + lead[near] if near >= 0 else 0)
-        for other, weight in arcs[op]:
-            if times[other] + weight > longest:
-                longest = times[other] + weight
-        if longest == times[op]:
-            continue
-        times[op] = longest
-        for other, _ in leaving[op]:
-            if other not in waiting:
-                waiting.add(other)
-                heappush(heap, (times[other], other))
-        far = next_one[op]
-        if far >= 0 and far not in waiting:
-            waiting.add(far)
-            heappush(heap, (times[far], far))
+    first, last = now.rows[move.device, move.low], now.rows[move.device, move.high]
+    if move.first_moves:
+        tail = now.tails[last]
+        for arc in range(network.after_at[first], network.after_at[first + 1]):
+            other = network.after[arc]
+            if other == last or now.tails[other] > tail:
+                return True
+        return False
+    end = now.heads[first] + network.steps[first]
+    for arc in range(network.before_at[last], network.before_at[last + 1]):
+        other = network.before[arc]
+        if other == first or now.heads[other] + network.steps[other] > end:
+            return True
+    return False
 
 
-class SpanSequences(Sequences):
-    """The same with the longest of the devices' spans as its length.
+@compiled
+def estimate(network: Network, now: Sequences, move: Move) -> int:
+    """Longest path through any op of the move once it is made.
 
-    A device's span, at best, is the longest path from its first op to its last. Heads and tails are
-    those of the device whose span is longest: paths that begin with its first op and end with its
-    last; NEVER where there is none.
+    Heads and tails of all others are taken as they are (Balas and Vazacopoulos 1998, 3.2).
     """
+    row, known = now.rows[move.device], now.scratch[0]
+    outside = NEVER if network.spans and move.device != now.longest[1] else 0
+    clock = outside
+    if move.low:
+        earlier = row[move.low - 1]
+        clock = now.heads[earlier] + network.steps[earlier]
+    for position in range(move.low, move.high + 1):
+        op = moved(now, move, position)
+        for arc in range(network.before_at[op], network.before_at[op + 1]):
+            other = network.before[arc]
+            head = known[other] if _takes_part(network, now, move, other) else now.heads[other]
+            clock = max(clock, head + network.before_weight[arc])
+        known[op] = clock
+        clock += network.steps[op]
+    return _through(network, now, move, outside)
 
-    def _measure(self, new_heads: list[int], new_tails: list[int]) -> None:
-        order = self._sorted()
-        self.length = NEVER
-        for row in self.rows:
-            heads = self._heads_from([row[0]], order)
-            span = heads[row[-1]] + self.flat.steps[row[-1]]
-            if span > self.length:
-                self.length, self.heads, self._device = span, heads, self.flat.device[row[0]]
-        self.tails = self._tails_to(self.rows[self._device][-1], order)
 
-    def _outside(self, device: int) -> int:
-        return 0 if device == self._device else NEVER
+@compiled
+def _through(network: Network, now: Sequences, move: Move, outside: int) -> int:
+    """Longest path through any op of the move, whose new heads are known."""
+    row, known, behind = now.rows[move.device], now.scratch[0], now.scratch[1]
+    rest, longest = outside, 0
+    if move.high + 1 < network.counts[move.device]:
+        rest = now.tails[row[move.high + 1]]
+    for position in range(move.high, move.low - 1, -1):
+        op = moved(now, move, position)
+        rest += network.steps[op]
+        for arc in range(network.after_at[op], network.after_at[op + 1]):
+            other = network.after[arc]
+            tail = behind[other] if _takes_part(network, now, move, other) else now.tails[other]
+            rest = max(rest, tail + network.after_weight[arc])
+        behind[op] = rest
+        longest = max(longest, known[op] + rest)
+    return longest
 
-    def starts(self) -> Starts:
-        """The earliest start of every op, by chain; delaying some of them makes the spans least."""
-        return self._by_chain(self._heads_from([row[0] for row in self.rows], self._sorted()))
 
-    def _sorted(self) -> list[int]:
-        """All ops, each behind everything it waits for."""
-        after, following = self.flat.after, self.next
-        missing = [
-            len(arcs) + (earlier >= 0)
-            for arcs, earlier in zip(self.flat.before, self.previous, strict=True)
-        ]
-        order = [op for op, count in enumerate(missing) if not count]
-        for op in order:
-            for other, _ in after[op]:
-                missing[other] -= 1
-                if not missing[other]:
-                    order.append(other)
-            other = following[op]
-            if other >= 0:
-                missing[other] -= 1
-                if not missing[other]:
-                    order.append(other)
-        return order
+@compiled
+def _takes_part(network: Network, now: Sequences, move: Move, op: int) -> bool:
+    return bool(network.device[op] == move.device and move.low <= now.place[op] <= move.high)
 
-    def _heads_from(self, sources: list[int], order: list[int]) -> list[int]:
-        """Longest paths from some ops to every op."""
-        steps, after, following = self.flat.steps, self.flat.after, self.next
-        heads = [NEVER] * len(steps)
-        for op in sources:
-            heads[op] = 0
-        for op in order:
-            head = heads[op]
-            if head < 0:
-                continue
-            for other, weight in after[op]:
-                if head + weight > heads[other]:
-                    heads[other] = head + weight
-            other = following[op]
-            if other >= 0 and head + steps[op] > heads[other]:
-                heads[other] = head + steps[op]
-        return heads
 
-    def _tails_to(self, sink: int, order: list[int]) -> list[int]:
-        """Longest paths from every op's start to the end of one."""
-        before, steps, previous = self.flat.before, self.flat.steps, self.previous
-        tails = [NEVER] * len(steps)
-        tails[sink] = steps[sink]
-        for op in reversed(order):
-            tail = tails[op]
-            if tail < 0:
-                continue
-            for other, weight in before[op]:
-                if tail + weight > tails[other]:
-                    tails[other] = tail + weight
-            other = previous[op]
-            if other >= 0 and tail + steps[other] > tails[other]:
-                tails[other] = tail + steps[other]
-        return tails
+@compiled
+def make(network: Network, now: Sequences, move: Move) -> None:
+    """Make a move that fits and does not go round."""
+    row = now.rows[move.device]
+    low, high = now.rank[row[move.low]], now.rank[row[move.high]]
+    if move.first_moves:
+        op = row[move.low]
+        for position in range(move.low, move.high):
+            row[position] = row[position + 1]
+        row[move.high] = op
+    else:
+        op = row[move.high]
+        for position in range(move.high, move.low, -1):
+            row[position] = row[position - 1]
+        row[move.low] = op
+    _link(network, now, move.device, move.low, move.high)
+    _sort(network, now, low, high)
+    _measure(network, now, low, high)

@@ -7,21 +7,49 @@ neighbour. A pair of ops that was just turned round stays so for a while.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+from typing import NamedTuple
 
-from synth.problem import Objective
+import numpy as np
+
+from synth.solve.compiled import compiled
 from synth.solve.listing import Starts
-from synth.solve.sequences import Flat, Sequences, SpanSequences
+from synth.solve.network import Integers, Network, Numbering
+from synth.solve.sequences import (
+    Move,
+    Sequences,
+    earliest_heads,
+    estimate,
+    fits,
+    goes_round,
+    make,
+    measure_afresh,
+    sequences,
+)
 
 LEAST_TENURE = 6  # steps for which a pair stays turned at least,
-OPS_PER_TENURE = 50  # and one more for so many ops;
+OPS_PER_TENURE = 100  # and one more for so many ops;
 TENURE_RANGE = 2.5  # at most it is so many times as long
-STALE = 500  # steps without a better schedule before going back to the best
+STALE = 2_000  # steps without a better schedule before going back to the best
 KICKS = 20  # moves at random behind that
+BLOCKS_PASSED = 4  # of so many blocks of the path with more than two ops, one is looked at
+SLOTS = 2**14  # for turned pairs; two that share one forget the older
 
-_Pair = tuple[int, int]
-_Candidate = tuple[float, int, int, list[int], list[_Pair]]  # estimate, device, position, ops, ...
+STEPS, SINCE, LEFT, BEST = range(4)  # taken; since the best; moves at random to go; best length
+
+_NOWHERE = Move(-1, 0, 0, False)
+
+
+class _State(NamedTuple):
+    """What a search remembers."""
+
+    counters: Integers  # at the places below
+    tenure: Integers  # the least and the most
+    best_rows: Integers
+    pairs: Integers  # turned pair, by slot
+    until: Integers  # step up to which it must stay so
+    random: Integers  # the generator's state
+    path: Integers  # a longest path
+    blocks: Integers  # where its blocks begin
 
 
 class Tabu:
@@ -30,101 +58,210 @@ class Tabu:
     The same seed takes the same steps.
     """
 
-    def __init__(self, flat: Flat, starts: Starts, seed: int) -> None:
-        self._rng = random.Random(seed)
-        self._graph = (
-            Sequences if flat.folded.problem.objective is Objective.MAKESPAN else SpanSequences
+    def __init__(self, numbering: Numbering, starts: Starts, seed: int) -> None:
+        network = numbering.network
+        count = len(network.steps)
+        least = LEAST_TENURE + count // OPS_PER_TENURE
+        self._numbering = numbering
+        self._now = sequences(network, numbering.rows(starts))
+        self._state = _State(
+            np.array([0, 0, 0, self._now.longest[0]]),
+            np.array([least, round(TENURE_RANGE * least)]),
+            self._now.rows.copy(),
+            np.full(SLOTS, -1),
+            np.zeros(SLOTS, dtype=np.int64),
+            np.array([seed]),
+            np.zeros(count, dtype=np.int64),
+            np.zeros(count + 1, dtype=np.int64),
         )
-        self._now = self._graph(flat, flat.order(starts))
-        self._until: dict[_Pair, int] = {}
-        self._stale = 0
-        least = LEAST_TENURE + len(flat.steps) // OPS_PER_TENURE
-        self._tenure = least, round(TENURE_RANGE * least)
-        self.steps = 0
-        self._keep()
 
-    def _keep(self) -> None:
-        self.best = self._now.length
-        self.starts = self._now.starts()
-        self._rows = [list(row) for row in self._now.rows]
-        self._stale = 0
+    @property
+    def steps(self) -> int:
+        """Steps taken so far."""
+        return int(self._state.counters[STEPS])
+
+    @property
+    def best(self) -> int:
+        """The least makespan, or longest span, so far, in steps."""
+        return int(self._state.counters[BEST])
+
+    @property
+    def starts(self) -> Starts:
+        """The earliest start of every op in the best orders, by chain.
+
+        Where spans count, delaying some of them makes the spans least.
+        """
+        network = self._numbering.network
+        best = sequences(network, self._state.best_rows.copy())
+        return self._numbering.starts(earliest_heads(network, best))
 
     def run(self, steps: int) -> None:
         """Take so many steps."""
-        for _ in range(steps):
-            self._step()
+        _run(self._numbering.network, self._now, self._state, steps)
 
-    def _step(self) -> None:
-        self.steps += 1
-        self._stale += 1
-        candidates = list(self._candidates())
-        if not candidates or self._stale > STALE:
-            self._restart()
-            return
-        self._move(min(candidates, key=lambda candidate: candidate[0]))
 
-    def _move(self, candidate: _Candidate) -> None:
-        _, device, position, ops, turned = candidate
-        now = self._now
-        now.put(device, position, ops)
-        until = self.steps + self._rng.randint(*self._tenure)
-        for earlier, later in turned:
-            self._until[later, earlier] = until
-        if now.length < self.best:
-            self._keep()
+@compiled
+def _run(network: Network, now: Sequences, state: _State, steps: int) -> None:
+    for _ in range(steps):
+        state.counters[STEPS] += 1
+        state.counters[SINCE] += 1
+        if state.counters[SINCE] > STALE:
+            _restart(network, now, state)
+        kicked = state.counters[LEFT] > 0
+        move = _choose(network, now, state, kicked)
+        if kicked:
+            state.counters[LEFT] -= 1
+        if move.device >= 0:
+            _make(network, now, state, move)
+        elif not kicked:
+            _restart(network, now, state)
 
-    def _restart(self) -> None:
-        """Go back to the best, with nothing forbidden but some moves made at random."""
-        self._now = self._graph(self._now.flat, [list(row) for row in self._rows])
-        self._until.clear()
-        self._stale = 0
-        for _ in range(KICKS):
-            candidates = list(self._candidates())
-            if candidates:
-                self._move(self._rng.choice(candidates))
 
-    def _candidates(self) -> Iterator[_Candidate]:
-        """The moves of a longest path that memory admits and that are not forbidden."""
-        now, flat = self._now, self._now.flat
-        for block in now.blocks(self._rng):
-            if len(block) < 2:
-                continue
-            device = flat.device[block[0]]
-            base = now.rows[device].index(block[0])
-            for low, high, first_moves in _stretches(len(block)):
-                old = block[low : high + 1]
-                new = [*old[1:], old[0]] if first_moves else [old[-1], *old[:-1]]
-                if not now.fits(device, now.held[old[0]], new):
+@compiled
+def _restart(network: Network, now: Sequences, state: _State) -> None:
+    """Go back to the best, with nothing forbidden but some moves to be made at random."""
+    now.rows[:] = state.best_rows
+    measure_afresh(network, now)
+    state.pairs[:] = -1
+    state.counters[SINCE], state.counters[LEFT] = 0, KICKS
+
+
+@compiled
+def _make(network: Network, now: Sequences, state: _State, move: Move) -> None:
+    """Make a move, forbid its reverse, keep what is better than all before."""
+    until = state.counters[STEPS] + state.tenure[0]
+    until += _draw(state.random) % (state.tenure[1] - state.tenure[0] + 1)
+    for position in range(move.low, move.high):
+        earlier, later = _turned(now, move, position)
+        pair = later * len(network.steps) + earlier
+        slot = _slot(pair)
+        state.pairs[slot], state.until[slot] = pair, until
+    make(network, now, move)
+    if now.longest[0] < state.counters[BEST]:
+        state.counters[SINCE], state.counters[BEST] = 0, now.longest[0]
+        state.best_rows[:] = now.rows
+
+
+@compiled
+def _choose(network: Network, now: Sequences, state: _State, at_random: bool) -> Move:
+    """The best of the moves of a longest path, or any, that memory admits and nothing forbids."""
+    best, worth = _NOWHERE, np.inf
+    count = _longest_path(network, now, state)
+    for block in range(count):
+        begin, end = state.blocks[block], state.blocks[block + 1]
+        if end > begin + 2 and _draw(state.random) % BLOCKS_PASSED:
+            continue  # looking at all takes longer than it helps
+        op = state.path[begin]
+        device, low = network.device[op], now.place[op]
+        high = low + end - begin - 1
+        for middle in range(low + 1, high + 1):
+            for case in range(5):
+                move = _case(device, low, middle, high, case)
+                if move.device < 0:
                     continue
-                if now.goes_round(old, first_moves=first_moves):
-                    continue
-                estimate = now.estimate(new, now.previous[old[0]], now.next[old[-1]])
-                turned = _turned(old, first_moves=first_moves)
-                if estimate >= self.best and self._forbidden(turned):
-                    continue
-                yield estimate + self._rng.random() / 2, device, base + low, new, turned
-
-    def _forbidden(self, turned: list[_Pair]) -> bool:
-        return any(self._until.get(pair, 0) > self.steps for pair in turned)
+                found = _worth(network, now, state, move, at_random)
+                if found < worth:
+                    best, worth = move, found
+    return best
 
 
-def _stretches(length: int) -> Iterator[tuple[int, int, bool]]:
-    """Which part of a block is turned, and whether its first op moves to its end, or its last."""
-    last = length - 1
-    for middle in range(1, last):
-        yield 0, middle, True
-        yield 0, middle, False
-        yield middle, last, True
-        yield middle, last, False
-        if middle + 1 < last:
-            yield middle, middle + 1, True
-    yield 0, last, True
-    if length > 2:
-        yield 0, last, False
+@compiled
+def _case(device: int, low: int, middle: int, high: int, case: int) -> Move:
+    """A way to move within a block: up to `middle` or from it on, or `middle` past the next."""
+    if case == 0:
+        return Move(device, low, middle, True)
+    if case == 1 and middle > low + 1:
+        return Move(device, low, middle, False)
+    if case == 2 and middle < high:
+        return Move(device, middle, high, True)
+    if case == 3 and middle < high - 1:
+        return Move(device, middle, high, False)
+    if case == 4 and middle < high - 1:
+        return Move(device, middle, middle + 1, True)
+    return _NOWHERE
 
 
-def _turned(ops: list[int], *, first_moves: bool) -> list[_Pair]:
-    """The pairs (earlier, later) whose order a move turns round."""
-    if first_moves:
-        return [(ops[0], other) for other in ops[1:]]
-    return [(other, ops[-1]) for other in ops[:-1]]
+@compiled
+def _worth(network: Network, now: Sequences, state: _State, move: Move, at_random: bool) -> float:
+    """What the longest path is likely to be; infinite for a move that may not be made."""
+    if not fits(network, now, move) or goes_round(network, now, move):
+        return np.inf
+    length = estimate(network, now, move)
+    if length >= state.counters[BEST] and _forbidden(network, now, state, move):
+        return np.inf
+    dice = _draw(state.random) / 2**31
+    return dice if at_random else length + dice / 2
+
+
+@compiled
+def _forbidden(network: Network, now: Sequences, state: _State, move: Move) -> bool:
+    """Whether the move turns round a pair that has to stay as it is."""
+    for position in range(move.low, move.high):
+        earlier, later = _turned(now, move, position)
+        pair = earlier * len(network.steps) + later
+        slot = _slot(pair)
+        if state.pairs[slot] == pair and state.until[slot] > state.counters[STEPS]:
+            return True
+    return False
+
+
+@compiled
+def _turned(now: Sequences, move: Move, position: int) -> tuple[int, int]:
+    """The pair (earlier, later) of the op that moves and the one that it passes, by position."""
+    row = now.rows[move.device]
+    if move.first_moves:
+        return row[move.low], row[position + 1]
+    return row[position], row[move.high]
+
+
+@compiled
+def _longest_path(network: Network, now: Sequences, state: _State) -> int:
+    """Draw a longest path, cut where it leaves a device or its order. Returns how many blocks."""
+    heads, tails, length = now.heads, now.tails, now.longest[0]
+    op, ways = -1, 0
+    for device in range(len(network.counts)):
+        first = now.rows[device, 0]
+        if not heads[first] and tails[first] == length:
+            ways += 1
+            if _draw(state.random) % ways == 0:
+                op = first
+    blocks, found = 0, 0
+    local = op
+    while op >= 0:
+        if op != local or not found:
+            state.blocks[blocks] = found
+            blocks += 1
+        state.path[found] = op
+        found += 1
+        local, ways, chosen = now.next[op], 0, -1
+        if (
+            local >= 0
+            and heads[local] == heads[op] + network.steps[op]
+            and heads[local] + tails[local] == length
+        ):
+            chosen, ways = local, 1
+        for arc in range(network.after_at[op], network.after_at[op + 1]):
+            other = network.after[arc]
+            if (
+                heads[other] == heads[op] + network.after_weight[arc]
+                and heads[other] + tails[other] == length
+            ):
+                ways += 1
+                if _draw(state.random) % ways == 0:
+                    chosen = other
+        op = chosen
+    state.blocks[blocks] = found
+    return blocks
+
+
+@compiled
+def _draw(random: Integers) -> int:
+    """A number of 31 bits from a linear congruential generator (Knuth's MMIX)."""
+    random[0] = random[0] * 6364136223846793005 + 1442695040888963407
+    return int(random[0] >> 32) & 0x7FFFFFFF
+
+
+@compiled
+def _slot(pair: int) -> int:
+    """Where a pair is kept: Fibonacci hashing (Knuth, volume 3, 6.4)."""
+    return ((pair * -7046029254386353131) >> 40) & (SLOTS - 1)

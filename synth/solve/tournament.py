@@ -15,12 +15,12 @@ from itertools import islice
 from synth.folding import Folded
 from synth.solve.climb import climb, worth
 from synth.solve.listing import Lister, Starts, rules
-from synth.solve.sequences import Flat
+from synth.solve.network import Numbering
 from synth.solve.tabu import Tabu
 
-NEWCOMER_STEPS = 200  # of tabu search
-LIST_STEPS = 4  # a list schedule takes as long as so many steps of tabu search
-CLIMB_LISTS = 100  # list schedules per newcomer that comes of climbing
+NEWCOMER_STEPS = 1_000  # of tabu search
+LIST_STEPS = 50  # a list schedule takes as long as so many steps of tabu search
+CLIMB_LISTS = 20  # list schedules per newcomer that comes of climbing
 RULED = 6  # newcomers that come of list scheduling by rule
 
 
@@ -31,7 +31,7 @@ class Tournament:
         self.best: Starts | None = None
         self.value: int | None = None
         self._folded = folded
-        self._flat = Flat.of(folded)
+        self._numbering = Numbering(folded)
         self._seed = seed
         self._invited: deque[Starts] = deque()
         self._climb = climb(folded, seed)
@@ -73,7 +73,7 @@ class Tournament:
         if starts is not None:
             self._note(starts, self._worth(starts))
             self._seed += 1
-            self._running = Tabu(self._flat, starts, self._seed), 0, NEWCOMER_STEPS
+            self._running = Tabu(self._numbering, starts, self._seed), 0, NEWCOMER_STEPS
         return steps
 
     def _go_on(self, steps: int) -> int:
