@@ -20,7 +20,7 @@ from synth.solve.tabu import Tabu
 
 NEWCOMER_STEPS = 1_000  # of tabu search
 LIST_STEPS = 50  # a list schedule takes as long as so many steps of tabu search
-CLIMB_LISTS = 20  # list schedules per newcomer that comes of climbing
+CLIMB_LISTS = 5  # list schedules per newcomer that comes of climbing
 RULED = 6  # newcomers that come of list scheduling by rule
 
 
