@@ -130,17 +130,20 @@ def heads(relations: Relations, opens: Sequence[int]) -> Heads:
     folded = relations.folded
     chains = folded.chains
     found: Heads = [[opens[chain.device]] * chain.count for chain in chains]
-    _sweep(relations, found)
+    sweep(relations, found)
     work = _LocalWork(relations)
     for _ in range(work.rounds):
         if not work.raise_heads(found):
             break
-        _sweep(relations, found)
+        sweep(relations, found)
     return found
 
 
-def _sweep(relations: Relations, found: Heads) -> None:
-    """Longest paths, micro-batch by micro-batch: no relation points back to an earlier one."""
+def sweep(relations: Relations, found: Heads) -> None:
+    """Raise earliest starts along all paths, micro-batch by micro-batch.
+
+    No relation points back to an earlier one.
+    """
     chains, into = relations.folded.chains, relations.into
     for number in range(max(chain.count for chain in chains)):
         for index in relations.order:

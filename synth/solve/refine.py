@@ -18,6 +18,7 @@ from synth.solve.deadline import Deadline
 from synth.solve.formulation import Model, build
 from synth.solve.incumbent import Incumbent
 from synth.solve.meeting import rooted
+from synth.solve.refute import refute
 from synth.solve.windows import free_windows, makespan_windows, relaxed_windows, span_windows
 
 MAX_TRIES = 3  # horizons that share the time of a call
@@ -29,6 +30,7 @@ def refine(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     problem = incumbent.problem
     if incumbent.value is None:
         return  # nothing to start from: too many stages for `alone` to find an order that fits
+    refute(incumbent, deadline.within(0.75 * deadline.left))
     exact = exact_step(problem)
     bounding = separated(problem) or problem  # else nothing counts as refuted
     chains = 3 * len(problem.stages) * len(problem.streams)

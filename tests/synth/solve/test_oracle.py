@@ -8,16 +8,20 @@ import random
 
 import pytest
 
-from synth.errors import ProblemError
+from synth.bounds import check_memory
+from synth.errors import InfeasibleError, ProblemError
 from synth.op import Kind
 from synth.problem import Objective, Problem, make_problem
 from synth.solve import Status, solve
+from synth.solve.deadline import Deadline
+from synth.solve.horizons import Horizons
 from synth.verify import verify
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model")
 
 SMALL, ALL = 200, 600  # chains: always, and with --slow
 FEW_GRAPHS, GRAPHS = 60, 300  # the same for any graph of stages
+REFUTED = 60  # of each
 
 
 def random_problem(seed: int) -> Problem:
@@ -186,6 +190,21 @@ def check_graph(problem: Problem) -> None:
 @pytest.mark.parametrize("seed", range(FEW_GRAPHS))
 def test_solver_agrees_on_graphs_with_uneven_devices_and_links(seed: int, random_graph) -> None:
     check_graph(random_graph(random.Random(seed)))
+
+
+@pytest.mark.parametrize("seed", range(REFUTED))
+@pytest.mark.parametrize("graph", [False, True])
+def test_nothing_is_refuted_that_exists(seed: int, graph: bool, random_graph) -> None:
+    """The horizons that orders of single devices rule out, from 0 up to the first that is left."""
+    problem = random_graph(random.Random(seed)) if graph else random_problem(seed)
+    try:
+        check_memory(problem)
+    except InfeasibleError:
+        return
+    horizons, horizon = Horizons(problem), 0
+    while horizons.refuting(horizon, True, Deadline.after(60)) is not None:
+        horizon += 1
+    assert not exists_below(problem, horizon * horizons.step)
 
 
 @pytest.mark.slow
