@@ -49,9 +49,13 @@ def _narrow(incumbent: Incumbent, horizons: Horizons, thorough: bool, deadline: 
 
 
 def _refuting(horizons: Horizons, horizon: int, thorough: bool, deadline: Deadline) -> int | None:
-    """The device that rules a horizon out; None also where half of the time does not tell."""
+    """The device that rules a horizon out; None also where the time does not tell.
+
+    A look at all devices can take long, and has half of it.
+    """
+    until = deadline.within(deadline.left / 2) if thorough else deadline
     try:
-        return horizons.refuting(horizon, thorough, deadline.within(deadline.left / 2))
+        return horizons.refuting(horizon, thorough, until)
     except TooManyError:
         return None
 
