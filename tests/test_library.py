@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "schedules"
 ENTRIES = json.loads((FOLDER / "library.json").read_text())["schedules"]
 NAMES = [entry["file"].removesuffix(".json") for entry in ENTRIES]
-REFUTED_BY = ("refutation: ", "CP-SAT: ")
+REFUTED_BY = ("refutation: ", "orders: ", "CP-SAT: ")
 MOST_BYTES = 3_000_000
 
 
