@@ -49,13 +49,9 @@ def _narrow(incumbent: Incumbent, horizons: Horizons, thorough: bool, deadline: 
 
 
 def _refuting(horizons: Horizons, horizon: int, thorough: bool, deadline: Deadline) -> int | None:
-    """The device that rules a horizon out; None also where the time does not tell.
-
-    A look at all devices can take long, and has half of it.
-    """
-    until = deadline.within(deadline.left / 2) if thorough else deadline
+    """The device that rules a horizon out; None also where half of the time does not tell."""
     try:
-        return horizons.refuting(horizon, thorough, until)
+        return horizons.refuting(horizon, thorough, deadline.within(deadline.left / 2))
     except TooManyError:
         return None
 
