@@ -7,19 +7,18 @@ device's own first start, `makespan` adds the time before the device can start a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil, floor
 
 from synth.alone import alone
 from synth.errors import InfeasibleError
 from synth.folding import fold
 from synth.heads import NEVER, heads, one_machine, relate, tails
+from synth.little import LoneStage, lone_ticks, pending
 from synth.paths import back, from_nothing, roots, turnarounds
-from synth.problem import Objective, Problem, StageCost, Stream
+from synth.problem import Objective, Problem, Stream
+from synth.room import shared_ticks
 from synth.separate import separated
 
 MAX_SPAN_HEADS = 20_000  # ops x devices; beyond this only the first device is looked at
-MAX_PENDING = 20_000  # ways to fill a memory at the end; beyond this they are estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,12 @@ def all_bounds(problem: Problem) -> tuple[Bound, ...]:
         bounds += [_work(problem, device), _fill(problem, device)]
         held = problem.held_stages(index)
         limit = problem.limits_quanta[index]
-        if len(held) == 1 and limit is not None:
-            stream, stage = held[0]
-            lone = _lone_stage(problem, device, stream, stage, limit)
-            bounds += [_fill_and_drain(problem, lone), _little(problem, lone)]
+        if limit is not None and len(held) == 1:
+            lone = _lone_stage(problem, device, *held[0], limit)
+            bounds.append(_fill_and_drain(problem, device, lone))
+            bounds += _little(problem, device, lone_ticks(lone))
+        else:
+            bounds += _little(problem, device, shared_ticks(problem, index))
     bounds += _one_machine(problem)
     return tuple(sorted(bounds, key=lambda bound: -bound.value))
 
@@ -194,52 +195,24 @@ def _fill(problem: Problem, device: _Device) -> Bound:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _LoneStage:
-    """A device with a single stage and a memory limit."""
-
-    device: _Device
-    count: int
-    cost: StageCost
-    limit: int
-
-    @property
-    def turnaround(self) -> int:
-        """Least ticks from the start of an F to the start of its B."""
-        return self.device.first_act
-
-
 def _lone_stage(
     problem: Problem, device: _Device, stream: Stream, stage: int, limit: int
-) -> _LoneStage:
+) -> LoneStage:
     cost = problem.cost(stream.name, stage)
     if cost.activation_quanta and cost.context_quanta in (0, cost.activation_quanta):
         limit -= limit % cost.activation_quanta  # what no whole micro-batch can use
-    return _LoneStage(device, stream.microbatches, cost, limit)
+    return LoneStage(stream.microbatches, cost, limit, device.first_act, device.work)
 
 
-def _pending(lone: _LoneStage) -> list[tuple[int, int]]:
-    """How many micro-batches may await (their B and W, only their W), memory permitting."""
-    cost, limit = lone.cost, lone.limit
-    act, context = cost.activation_quanta, cost.context_quanta
-    most = lone.count if act == 0 else min(lone.count, limit // act)
-    pairs = []
-    for waiting in range(most + 1):
-        room = lone.count - waiting
-        late = room if context == 0 else min(room, (limit - act * waiting) // context)
-        pairs.append((waiting, late))
-    return pairs
-
-
-def _fill_and_drain(problem: Problem, lone: _LoneStage) -> Bound:
+def _fill_and_drain(problem: Problem, device: _Device, lone: LoneStage) -> Bound:
     """After its last F a device waits for that micro-batch to return, with little left to do.
 
     The two idle times are apart, and add up, when not all F fit in front of the first B.
     """
-    cost, device = lone.cost, lone.device
+    cost = lone.cost
     whole = back(cost)
     most = max(whole, cost.backward_act_ticks + cost.backward_wgt_ticks)
-    left = max(waiting * most + late * cost.backward_wgt_ticks for waiting, late in _pending(lone))
+    left = max(waiting * most + late * cost.backward_wgt_ticks for waiting, late in pending(lone))
     drain = max(0, lone.turnaround - cost.forward_ticks + whole - left)
     fill = max(0, device.first_act - device.forward_room)
     apart = device.forward_room < lone.count * cost.forward_ticks
@@ -253,89 +226,10 @@ def _fill_and_drain(problem: Problem, lone: _LoneStage) -> Bound:
     )
 
 
-def _little(problem: Problem, lone: _LoneStage) -> Bound:
-    """Little's law: what is held, times how long, fits under the limit times the time.
-
-    At both ends the memory cannot be full: F come one at a time, and so do the last B and W. What
-    that wastes adds up where the device's work keeps the two ends apart.
-    """
-    cost, limit = lone.cost, lone.limit
-    act, context = cost.activation_quanta, cost.context_quanta
-    if limit == 0 or act == 0:
-        return Bound(0, "little", "memory never binds")
-    apart = act * cost.backward_act_ticks + context * cost.backward_wgt_ticks
-    hold = act * lone.turnaround + min(apart, act * cost.fused_ticks)
-    up, down = _ramp_up(lone), _ramp_down(lone)
-    apart_ends = up.ticks + down.ticks <= lone.device.work
-    waste = up.waste + down.waste if apart_ends else max(up.waste, down.waste)
-    area = lone.count * hold + waste
-    value = _offset(problem, lone.device) - (-area // limit)
-    time = problem.units.time_text
-    return Bound(
-        value,
-        "little",
-        f"each micro-batch holds memory of device {lone.device.index} for at least "
-        f"{time(lone.turnaround + cost.backward_act_ticks)}, and its limit admits only so many",
+def _little(problem: Problem, device: _Device, ticks: int) -> list[Bound]:
+    """For so many ticks from the first start to the last end; none where memory never binds."""
+    text = (
+        f"what micro-batches hold of device {device.index}'s memory, times how long they hold it "
+        "at least, has to fit under its limit"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ramp:
-    """The ticks at one end in which memory cannot be full, and the memory x ticks wasted there."""
-
-    ticks: int
-    waste: int
-
-
-def _ramp_up(lone: _LoneStage) -> _Ramp:
-    """From the first F on: as many micro-batches are held as F fit into the time so far."""
-    cost, limit = lone.cost, lone.limit
-    act, forward = cost.activation_quanta, cost.forward_ticks
-    ticks = waste = 0
-    for started in range(1, min(lone.count, limit // act) + 1):
-        # No B has ended by the turnaround, so until then nothing has grown to a larger context.
-        early = started * forward <= lone.turnaround
-        each = act if early else max(act, cost.context_quanta)
-        if started * each < limit:
-            ticks += forward
-            waste += forward * (limit - started * each)
-    return _Ramp(ticks, waste)
-
-
-def _ramp_down(lone: _LoneStage) -> _Ramp:
-    """Up to the last end: what is held then has to be released in the time that is left."""
-    cost, limit = lone.cost, lone.limit
-    whole, wgt = back(cost), cost.backward_wgt_ticks
-    pending = _pending(lone)
-    if cost.context_quanta and sum(late + 1 for _, late in pending) > MAX_PENDING:
-        return _smooth_ramp_down(lone)
-    steps: list[tuple[int, int]] = []
-    for waiting, late in pending:
-        for only_w in range(late + 1 if cost.context_quanta else 1):
-            if waiting + only_w == 0:
-                continue
-            # The op under way at that moment may be almost over.
-            under_way = max(whole if waiting else 0, wgt)
-            after = waiting * whole + only_w * wgt - under_way
-            held = waiting * cost.activation_quanta + only_w * cost.context_quanta
-            steps.append((after, min(held, limit)))
-    waste = clock = most = ticks = 0
-    for after, held in sorted(steps):
-        if most < limit:
-            ticks = after
-        waste += (after - clock) * (limit - most)
-        clock, most = after, max(most, held)
-    return _Ramp(ticks, waste)
-
-
-def _smooth_ramp_down(lone: _LoneStage) -> _Ramp:
-    """The same with parts of micro-batches allowed, so that more is held: one step for any limit.
-
-    What is held `t` before the end is at most `rate` times `t` plus the op that is almost over.
-    """
-    cost, limit = lone.cost, lone.limit
-    whole, wgt = back(cost), cost.backward_wgt_ticks
-    rate = max(Fraction(cost.activation_quanta, whole), Fraction(cost.context_quanta, wgt))
-    under_way = max(whole, wgt)
-    full = max(Fraction(0), min(limit / rate - under_way, Fraction(lone.device.work)))
-    return _Ramp(ceil(full), floor(full * (limit - rate * (under_way + full / 2))))
+    return [Bound(_offset(problem, device) + ticks, "little", text)] if ticks else []

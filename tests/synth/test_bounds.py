@@ -352,7 +352,7 @@ def test_an_estimated_end_wastes_no_more_than_there_is(
         memory=rng.randint(6, 60),
     )
     exact = by_name(problem)
-    monkeypatch.setattr("synth.bounds.MAX_PENDING", 0)
+    monkeypatch.setattr("synth.little.MAX_PENDING", 0)
     estimated = by_name(problem)
     assert estimated["little"] <= max(exact["little"], exact["work"], exact["path"])
     del estimated["little"], exact["little"]
