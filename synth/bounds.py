@@ -159,29 +159,38 @@ def _work(problem: Problem, device: _Device) -> Bound:
 def _one_machine(problem: Problem) -> list[Bound]:
     """Heads and tails of all ops, memory's share in them included, then one device at a time.
 
-    For span a device sees only paths that begin and end with ops of its own.
+    For span a device sees only paths that begin and end with ops of its own; what other devices run
+    on these lies within its span as well.
     """
     apart = separated(problem)
     if apart is None:
         return []  # paired ops would need heads of their own
     relations = relate(fold(apart, 1))
-    devices = range(problem.devices)
-    alone = problem.objective is Objective.SPAN
-    if alone and relations.ops * problem.devices > MAX_SPAN_HEADS:
-        devices = range(1)  # the first device waits longest for its first B
-    first = last = None
-    found = []
-    for device in devices:
-        if alone or first is None or last is None:
-            free = [NEVER if alone and d != device else 0 for d in range(problem.devices)]
-            first, last = heads(relations, free), tails(relations, [-o for o in free])
-        ticks = one_machine(relations.folded, device, first, last)
-        text = (
-            f"device {device} runs one op at a time, each behind what has to come before it and "
-            "before what has to follow, room in memory included"
-        )
-        found.append(Bound(ticks, "one machine", text))
-    return found
+    every = range(problem.devices)
+    if problem.objective is Objective.MAKESPAN:
+        opens = [0] * problem.devices
+        first, last = heads(relations, opens), tails(relations, opens)
+        return [_in_turn(d, one_machine(relations.folded, d, first, last)) for d in every]
+    few = relations.ops * problem.devices <= MAX_SPAN_HEADS
+    own: list[Bound] = []
+    others: list[Bound] = []
+    for device in every if few else every[:1]:  # the first device waits longest for its first B
+        free = [0 if d == device else NEVER for d in every]
+        first, last = heads(relations, free), tails(relations, [-o for o in free])
+        for other in every:
+            ticks = one_machine(relations.folded, other, first, last)
+            (own if other == device else others).append(_in_turn(other, ticks, within=device))
+    return own + others
+
+
+def _in_turn(device: int, ticks: int, within: int | None = None) -> Bound:
+    """A device runs one op at a time; what counts may be the span of another one, `within`."""
+    within_text = "" if within in (None, device) else f" within the span of device {within}"
+    text = (
+        f"device {device} runs one op at a time{within_text}, each behind what has to come before "
+        "it and before what has to follow, room in memory included"
+    )
+    return Bound(max(ticks, 0), "one machine", text)
 
 
 def _fill(problem: Problem, device: _Device) -> Bound:

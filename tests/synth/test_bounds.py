@@ -95,6 +95,14 @@ def test_span_of_eight_devices(memory: int, bound: int) -> None:
     assert best_bound(problem).value == bound
 
 
+def test_a_device_waits_for_what_another_runs_on_its_ops() -> None:
+    """Between F and B, W of device 0 the other one runs F F B B: 1 + 20 + 2; its work is 22."""
+    costs = [(1, 1, 1), (5, 5, 1)]
+    stages = tuple(StageCost(f, b, w, b + w, f + b + w, 1, 1) for f, b, w in costs)
+    problem = replace(make_problem(2, 2, objective="span"), stages=stages)
+    assert by_name(problem) == {"path": 13, "work": 22, "fill": 22, "one machine": 23}
+
+
 def test_makespan_adds_the_time_before_the_first_op() -> None:
     """Every device's bound of 24 counts from its own start, the last device starts 3 later."""
     assert best_bound(make_problem(4, 8, memory=8, objective="span")).value == 24
