@@ -40,9 +40,20 @@ def shared_ticks(problem: Problem, device: int) -> int:
     if not limit:
         return 0
     held = list(_held(problem, device))
-    sizes = {size for each in held for size in _sizes(each.cost) if size}
     work = problem.work(device)
-    return max(_ticks(held, limit, work, weigh) for weigh in weights(limit, sizes))
+    return max(_ticks(held, limit, work, weigh) for weigh in _weights(held, limit))
+
+
+def steady_ticks(problem: Problem, device: int) -> Fraction:
+    """Least time per micro-batch of every stream, where they go on and on; 0 as above."""
+    limit = problem.limits_quanta[device]
+    if not limit:
+        return Fraction(0)
+    held = list(_held(problem, device))
+    return max(
+        sum((_hold(each, weigh) for each in held), Fraction(0)) / limit
+        for weigh in _weights(held, limit)
+    )
 
 
 def weights(limit: int, sizes: Iterable[int]) -> Iterator[Weigh]:
@@ -77,18 +88,24 @@ def _held(problem: Problem, device: int) -> Iterator[_Held]:
         yield _Held(stream.microbatches, problem.cost(stream.name, stage), turnaround)
 
 
+def _weights(held: list[_Held], limit: int) -> Iterator[Weigh]:
+    return weights(limit, {size for each in held for size in _sizes(each.cost) if size})
+
+
+def _hold(each: _Held, weigh: Weigh) -> Fraction:
+    """What a micro-batch holds, times how long."""
+    cost = each.cost
+    act, context = map(weigh, _sizes(cost))
+    apart = act * cost.backward_act_ticks + context * cost.backward_wgt_ticks
+    return act * each.turnaround + min(apart, act * cost.fused_ticks)
+
+
 def _sizes(cost: StageCost) -> tuple[int, int]:
     return cost.activation_quanta, cost.context_quanta
 
 
 def _ticks(held: list[_Held], limit: int, work: int, weigh: Weigh) -> int:
-    area = Fraction(0)
-    for each in held:
-        cost = each.cost
-        act, context = map(weigh, _sizes(cost))
-        apart = act * cost.backward_act_ticks + context * cost.backward_wgt_ticks
-        hold = act * each.turnaround + min(apart, act * cost.fused_ticks)
-        area += each.count * hold
+    area = sum((each.count * _hold(each, weigh) for each in held), Fraction(0))
     if not area:
         return 0
     costs = [each.cost for each in held]

@@ -17,10 +17,12 @@ more memory and no more device. Its ends have room to spare; see `grow` for sche
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
 from synth.folding import Folded
 from synth.heads import heads, relate
+from synth.room import steady_ticks
 from synth.solve.backends import Answer, Backend
 from synth.solve.listing import Starts
 
@@ -55,10 +57,14 @@ class Kernel:
 
 
 def least_period(folded: Folded, count: int) -> int:
-    """No period of that many micro-batches is shorter: the work of the busiest device."""
-    return count * max(
-        sum(folded.chains[c].steps for c in folded.of_device(device))
-        for device in range(folded.problem.devices)
+    """No period of that many micro-batches is shorter: work, or what memory lets through."""
+    problem, step = folded.problem, folded.step_ticks
+    return max(
+        max(
+            count * sum(folded.chains[c].steps for c in folded.of_device(device)),
+            ceil(count * steady_ticks(problem, device) / step),
+        )
+        for device in range(problem.devices)
     )
 
 
