@@ -160,7 +160,10 @@ class GroupTransport:
     def _start_receive(self, incoming: _Incoming, message: Message, spec: Spec) -> None:
         buffers = incoming.pool.take(spec.tensors)
         receive, source, tag = incoming.receive, incoming.source, incoming.tag | self._tag
-        works = [receive([_on_wire(one)], source, tag) for one in buffers]
+        try:
+            works = [receive([_on_wire(one)], source, tag) for one in buffers]
+        except RuntimeError as error:  # gloo says so at once where it knows that the peer is gone
+            raise self._missing(message, error) from error
         incoming.flights[message] = _Flight(works, buffers, spec)
 
     def wait(self, message: Message) -> Values:
@@ -174,10 +177,7 @@ class GroupTransport:
             for work in flight.works:
                 work.wait()
         except (RuntimeError, ValueError) as error:
-            raise PeerError(
-                f"rank {self.rank} did not get {message.producer} from rank "
-                f"{message.channel.source}: {reason(error)}"
-            ) from error
+            raise self._missing(message, error) from error
         received, spec = flight.tensors, flight.spec
         for tensor, expected in zip(received, spec.tensors, strict=True):
             if expected.requires_grad:
@@ -233,6 +233,12 @@ class GroupTransport:
         own += [group for ranks, group in self._replicas.items() if self.rank in ranks]
         for group in dict.fromkeys(own):
             dist.destroy_process_group(group)
+
+    def _missing(self, message: Message, error: Exception) -> PeerError:
+        return PeerError(
+            f"rank {self.rank} did not get {message.producer} from rank "
+            f"{message.channel.source}: {reason(error)}"
+        )
 
     def _lost(self, message: Message, error: Exception) -> PeerError:
         return PeerError(
