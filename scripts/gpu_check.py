@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 510.0
 """For all steps together; what is left of it is what a step may take."""
@@ -209,6 +207,8 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := [name for name in options.steps if name not in names]:
         parser.error(f"{unknown[0]} is not a step; these are {', '.join(names)}")
+    import torch  # slow: wrong usage and help do without
+
     gpus = torch.cuda.device_count()
     if options.device == "cuda" and not gpus:
         print("gpu_check: everything is skipped: no CUDA device here", file=sys.stderr)

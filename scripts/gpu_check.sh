@@ -7,11 +7,16 @@
 # one. The rest is in gpu_check.py beside it.
 
 cd "$(dirname "$0")/.." || exit 2
-needed="torch, msgspec, networkx, pulp, highspy, pytest, pytest_timeout, hypothesis"
+# Looked for rather than imported, which takes torch seconds.
+has_all="
+import sys
+from importlib.util import find_spec
+needed = 'torch msgspec networkx pulp highspy pytest pytest_timeout hypothesis'
+sys.exit(not all(map(find_spec, needed.split())))"
 own=out/gpu-check/bin/python
 
 for python in ${PYTHON:+"$PYTHON"} .venv/bin/python "$own" python3; do
-    "$python" -c "import $needed" 2>/dev/null && exec "$python" scripts/gpu_check.py "$@"
+    "$python" -c "$has_all" 2>/dev/null && exec "$python" scripts/gpu_check.py "$@"
 done
 if ! [ -e /proc/driver/nvidia ] && ! command -v nvidia-smi >/dev/null; then
     echo "gpu_check: everything is skipped: no CUDA device here" >&2

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NoReturn
 
 from synth import __version__
@@ -45,8 +46,9 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
+@cache
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of all verbs; each sets `command`, the function that runs it."""
+    """The parser of all verbs, made once; each sets `command`, the function that runs it."""
     parser = _Parser(
         prog="pipesynth",
         description="Find, prove, check, compare and run pipeline-parallel training schedules.",
