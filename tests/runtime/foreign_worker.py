@@ -1,6 +1,6 @@
 """Trains models that are not ours on forked ranks, and in one process; a script.
 
-    python foreign_worker.py WORLD STEPS FOLDER DEVICE
+    python foreign_worker.py WORLD STEPS FOLDER DEVICE MODEL ...
 
 Reads FOLDER/*.json and leaves FOLDER/results/RANK.json: by model and schedule this rank's losses,
 and rank 0 those of one process too.
@@ -8,13 +8,12 @@ and rank 0 those of one process too.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
 
 from forked_ranks import open_store, run_ranks
-from test_foreign_models import MODELS, Foreign, build, in_one_process, on_one_rank
+from test_foreign_models import Foreign, build, in_one_process, on_one_rank
 
 from runtime.session import connect
 from synth.files import load
@@ -45,8 +44,7 @@ def main() -> int:
         sys.argv[4],
     )
     # Built once, before the ranks are forked: importing transformers takes seconds.
-    known = MODELS if importlib.util.find_spec("transformers") else MODELS[:1]
-    models = {name: build(name, steps) for name in known}
+    models = {name: build(name, steps) for name in sys.argv[5:]}
     return run_ranks(world, folder, lambda rank: run_rank(rank, world, models, folder, device))
 
 

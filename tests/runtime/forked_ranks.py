@@ -1,6 +1,7 @@
 """What the scripts beside it share: ranks that are forks of one process, and a small model.
 
-torch is imported once, which saves seconds per rank.
+torch is imported once, which saves seconds per rank; scripts with optimizers import torch._dynamo,
+as optimizers do when they are first used.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.fx.experimental.symbolic_shapes  # as the first backward does
 from torch import Tensor, nn
 
 from runtime.reference import relative_error

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -96,20 +97,13 @@ def gradients(schedule: Schedule, session: Session) -> dict[str, object]:
     """Runs a GPT under the schedule and compares it with the reference."""
     problem = schedule.problem
     count = len(problem.stages)
-    config = gpt.GPTConfig(
-        layers=count, width=8, heads=2, context=TOKENS, dtype=torch.float64, seed=1
-    )
     own = {stage for _, stage in problem.held_stages(session.rank)}
-    stages = {stage: gpt.stage(config, count, stage) for stage in own}
+    stages = {stage: gpt.stage(_config(count), count, stage) for stage in own}
     pipeline = Pipeline(stages, schedule, loss=gpt.loss, session=session)
     worst = 0.0
     for step in range(STEPS):
-        generator = torch.Generator().manual_seed(step)
-        shape = (problem.total_microbatches * SAMPLES_PER_MICROBATCH, TOKENS)
-        inputs = torch.randint(0, gpt.VOCABULARY, shape, generator=generator)
-        targets = torch.randint(0, gpt.VOCABULARY, shape, generator=generator)
-        result = pipeline.step(inputs, targets)
-        reference = _reference(config, count, problem.total_microbatches, inputs, targets)
+        result = pipeline.step(*_batch(step, problem.total_microbatches))
+        reference = _reference(step, problem.total_microbatches, count)
         for stage, module in pipeline.modules.items():
             for name, parameter in parameter_names(stage, module):
                 worst = max(worst, error(parameter.grad, reference.gradients[name]))
@@ -127,11 +121,25 @@ def gradients(schedule: Schedule, session: Session) -> dict[str, object]:
     }
 
 
-def _reference(
-    config: gpt.GPTConfig, count: int, microbatches: int, inputs: Tensor, targets: Tensor
-) -> Reference:
-    modules = [gpt.stage(config, count, stage) for stage in range(count)]
-    return reference_step(modules, inputs, targets, microbatches, gpt.loss)
+def _config(count: int) -> gpt.GPTConfig:
+    """A layer for every stage."""
+    return gpt.GPTConfig(
+        layers=count, width=8, heads=2, context=TOKENS, dtype=torch.float64, seed=1
+    )
+
+
+def _batch(step: int, microbatches: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    shape = (2, microbatches * SAMPLES_PER_MICROBATCH, TOKENS)
+    inputs, targets = torch.randint(0, gpt.VOCABULARY, shape, generator=generator)
+    return inputs, targets
+
+
+@cache
+def _reference(step: int, microbatches: int, count: int) -> Reference:
+    """The same for every schedule of as many stages."""
+    modules = [gpt.stage(_config(count), count, stage) for stage in range(count)]
+    return reference_step(modules, *_batch(step, microbatches), microbatches, gpt.loss)
 
 
 def clock(schedule: Schedule, session: Session) -> list[tuple[str, int, int]]:

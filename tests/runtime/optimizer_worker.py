@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # see forked_ranks
 from forked_ranks import make_batch, make_stage, mean_square, open_store, run_ranks
 from torch import nn
 

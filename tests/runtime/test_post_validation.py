@@ -16,8 +16,7 @@ import pytest
 from synth import catalog
 from synth.files import save
 from synth.problem import make_problem
-from synth.schedule import Certificate, Schedule, makespan
-from synth.simulate import earliest
+from synth.schedule import Schedule
 
 pytestmark = pytest.mark.dist
 WORKER = Path(__file__).with_name("optimizer_worker.py")
@@ -32,10 +31,8 @@ Row = dict[str, Any]
 
 
 def schedule(name: str, devices: int) -> Schedule:
-    family = catalog.family(name)
-    problem = make_problem(devices, 4, placement=family.placement)
-    timeline = earliest(problem, family.orders(problem))
-    return Schedule(name, problem, timeline, Certificate(makespan(timeline), 0, "none"))
+    placement = catalog.family(name).placement
+    return catalog.build(name, make_problem(devices, 4, placement=placement))
 
 
 @cache

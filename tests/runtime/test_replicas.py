@@ -18,8 +18,7 @@ from synth.files import save
 from synth.lower import Reduce, lower
 from synth.problem import make_problem
 from synth.rendezvous import check_program
-from synth.schedule import Certificate, Schedule, makespan
-from synth.simulate import earliest
+from synth.schedule import Schedule
 
 WORKER = Path(__file__).with_name("replicas_worker.py")
 CASES = {(1, 3): ("1f1b",), (2, 2): ("chimera", "interleaved:2", "zb-h1")}
@@ -27,10 +26,8 @@ CASES = {(1, 3): ("1f1b",), (2, 2): ("chimera", "interleaved:2", "zb-h1")}
 
 
 def schedule(name: str, devices: int) -> Schedule:
-    family = catalog.family(name)
-    problem = make_problem(devices, 2 * devices, placement=family.placement)
-    timeline = earliest(problem, family.orders(problem))
-    return Schedule(name, problem, timeline, Certificate(makespan(timeline), 0, "none"))
+    placement = catalog.family(name).placement
+    return catalog.build(name, make_problem(devices, 2 * devices, placement=placement))
 
 
 @cache

@@ -21,8 +21,6 @@ from synth.errors import UsageError
 from synth.files import save
 from synth.op import Kind, Op
 from synth.problem import make_problem
-from synth.schedule import Certificate, Schedule, makespan
-from synth.simulate import earliest
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--width", "8", "--heads", "2", "--seq-len", "8", "--batch", "1", "--steps", "6")
@@ -30,10 +28,8 @@ SMALL = ("--width", "8", "--heads", "2", "--seq-len", "8", "--batch", "1", "--st
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    problem = make_problem(2, 4)
-    timeline = earliest(problem, catalog.family("zb-h1").orders(problem))
     path = tmp_path / "plan.json"
-    save(Schedule("zb-h1", problem, timeline, Certificate(makespan(timeline), 0, "none")), path)
+    save(catalog.build("zb-h1", make_problem(2, 4)), path)
     return path
 
 

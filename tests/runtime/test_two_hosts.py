@@ -22,8 +22,6 @@ import pytest
 from synth import catalog
 from synth.files import save
 from synth.problem import make_problem
-from synth.schedule import Certificate, Schedule, makespan
-from synth.simulate import earliest
 
 pytestmark = [pytest.mark.dist, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,10 +100,8 @@ def ip(*arguments: str) -> str:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    problem = make_problem(4, 4)
-    timeline = earliest(problem, catalog.family("zb-h1").orders(problem))
     path = tmp_path / "plan.json"
-    save(Schedule("zb-h1", problem, timeline, Certificate(makespan(timeline), 0, "none")), path)
+    save(catalog.build("zb-h1", make_problem(4, 4)), path)
     return path
 
 
@@ -154,10 +150,8 @@ def test_the_documented_command_trains_on_two_hosts(
 
 
 def test_replicas_train_with_a_pipeline_on_each_host(hosts: list[Host], tmp_path: Path) -> None:
-    problem = make_problem(2, 4)
-    timeline = earliest(problem, catalog.family("zb-h1").orders(problem))
     plan = tmp_path / "two.json"
-    save(Schedule("zb-h1", problem, timeline, Certificate(makespan(timeline), 0, "none")), plan)
+    save(catalog.build("zb-h1", make_problem(2, 4)), plan)
     command = documented()
     command = command[: command.index("runtime") + 1]
     options = ("--replicas", "2", "--clip", "1", "--early-updates", "--steps", "4", "--json")
