@@ -185,7 +185,7 @@ def test_the_table_of_commands_runs(capsys: pytest.CaptureFixture[str]) -> None:
         source = "solved.csv" if " import " in command else "solved.json"
         command = command.replace("FILE|NAME ...", "solved.json 1f1b").replace("FILE ...", "FILE")
         if " frontier " in command:
-            command += " --time-limit 1"
+            command += " --limits 4,8 --time-limit 1"
         run_all([command.replace("FILE", source)])
     assert "1f1b" in capsys.readouterr().out
 

@@ -55,6 +55,13 @@ def orders(*rows: str):
     return tuple(tuple(map(parse_op, row.split())) for row in rows)
 
 
+JOIN_ORDERS = orders(
+    "F0@0 F1@0 B0@0 W0@0 B1@0 W1@0",
+    "F0@1 F1@1 B0@1 W0@1 B1@1 W1@1",
+    "F0@2 B0@2 W0@2 F1@2 B1@2 W1@2",
+)
+
+
 def plan(problem: Problem, timeline) -> Schedule:
     return Schedule(
         "any", problem, timeline, Certificate(value(timeline, problem.objective), 0, "none")
@@ -82,14 +89,7 @@ def test_what_a_join_waits_for():
 
 def test_a_join_by_hand():
     """Device 1 is behind from the start; device 0 waits for the slow link on the way back."""
-    timeline = earliest(
-        JOIN,
-        orders(
-            "F0@0 F1@0 B0@0 W0@0 B1@0 W1@0",
-            "F0@1 F1@1 B0@1 W0@1 B1@1 W1@1",
-            "F0@2 B0@2 W0@2 F1@2 B1@2 W1@2",
-        ),
-    )
+    timeline = earliest(JOIN, JOIN_ORDERS)
     assert [[(t.start, t.end) for t in ops] for ops in timeline] == [
         [(0, 1), (1, 2), (10, 11), (11, 12), (13, 14), (14, 15)],
         [(0, 2), (2, 4), (6, 8), (8, 10), (10, 12), (12, 14)],
@@ -100,14 +100,7 @@ def test_a_join_by_hand():
 
 
 def test_the_verifier_names_the_input_that_is_missing():
-    timeline = earliest(
-        JOIN,
-        orders(
-            "F0@0 F1@0 B0@0 W0@0 B1@0 W1@0",
-            "F0@1 F1@1 B0@1 W0@1 B1@1 W1@1",
-            "F0@2 B0@2 W0@2 F1@2 B1@2 W1@2",
-        ),
-    )
+    timeline = earliest(JOIN, JOIN_ORDERS)
     rows = [list(ops) for ops in timeline]
     rows[2][0] = TimedOp(rows[2][0].op, 2, 3)  # the fast input is there, the slow one is not
     rows[0][2] = TimedOp(rows[0][2].op, 9, 10)  # a tick before the slow link delivers

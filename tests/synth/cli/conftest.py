@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from synth.cli import main
+from synth.cli import main, process
 from synth.files import save
 from synth.op import Kind, Op
 from synth.problem import make_problem
@@ -28,6 +28,30 @@ def pipesynth(capsys):
         code = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return Result(code, captured.out, captured.err)
+
+    return call
+
+
+class ReplacedError(Exception):
+    """Raised in place of becoming another process."""
+
+
+@pytest.fixture
+def turned_into(pipesynth, monkeypatch):
+    """Program, arguments and environment of the process that a command turns into."""
+
+    def call(*arguments):
+        calls = []
+
+        def replace(*replacement):
+            calls.append(replacement)
+            raise ReplacedError
+
+        monkeypatch.setattr(process.os, "execve", replace)
+        with pytest.raises(ReplacedError):
+            pipesynth(*arguments)
+        (found,) = calls
+        return found
 
     return call
 

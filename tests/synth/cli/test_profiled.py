@@ -6,7 +6,6 @@ from hashlib import sha256
 
 import pytest
 
-from synth.cli import process
 from synth.costs import dumps, loads
 from synth.files import dumps as schedule_text
 from synth.files import load
@@ -74,21 +73,10 @@ def test_wrong_usage_is_one_line(pipesynth, costs_file, monkeypatch, arguments, 
     assert text in err
 
 
-class ReplacedError(Exception):
-    """Raised in place of becoming another process."""
-
-
-def test_what_profile_turns_into(pipesynth, monkeypatch, tmp_path):
-    calls = []
-
-    def replace(*call):
-        calls.append(call)
-        raise ReplacedError
-
-    monkeypatch.setattr(process.os, "execve", replace)
-    with pytest.raises(ReplacedError):
-        pipesynth("profile", "--model", "gpt", "-P", 2, "-o", tmp_path / "c.json", "--cut", "1,2")
-    ((program, arguments, _),) = calls
+def test_what_profile_turns_into(turned_into, tmp_path):
+    program, arguments, _ = turned_into(
+        "profile", "--model", "gpt", "-P", 2, "-o", tmp_path / "c.json", "--cut", "1,2"
+    )
     assert program == sys.executable
     assert arguments[1:3] == ["-m", "runtime.profiler"]
     options = json.loads(arguments[3])

@@ -11,24 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from synth.cli import process
 
-
-class ReplacedError(Exception):
-    """Raised in place of becoming another process."""
-
-
-def test_what_it_turns_into(pipesynth, monkeypatch):
-    calls = []
-
-    def replace(*call):
-        calls.append(call)
-        raise ReplacedError
-
-    monkeypatch.setattr(process.os, "execve", replace)
-    with pytest.raises(ReplacedError):
-        pipesynth("run", "plan.json", "--model", "sleep", "--steps", "3")
-    ((program, arguments, environment),) = calls
+def test_what_it_turns_into(turned_into):
+    program, arguments, environment = turned_into(
+        "run", "plan.json", "--model", "sleep", "--steps", "3"
+    )
     assert program == sys.executable
     assert arguments[1:] == ["-m", "runtime", "plan.json", "--model", "sleep", "--steps", "3"]
     assert environment["PYTHONSAFEPATH"] == "1"

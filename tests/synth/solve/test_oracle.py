@@ -176,7 +176,7 @@ def check_graph(problem: Problem) -> None:
 
     A few of these take the integer program minutes, so that the search need not come to an end.
     """
-    result = solve(problem, time_limit_s=20)
+    result = solve(problem, time_limit_s=5)
     if result.status is Status.INFEASIBLE:
         assert not exists_below(problem, None)
         return
