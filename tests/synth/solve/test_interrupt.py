@@ -51,7 +51,7 @@ def test_interrupted_searches_return_what_they_have(apart):
 
 @pytest.mark.parametrize("backend", ["highs", "cbc"])
 def test_a_search_apart_finds_the_same(backend):
-    problem = make_problem(4, 8, memory=3)
+    problem = make_problem(4, 8, memory=2)  # bounds and list schedules alone leave a gap
     together = solve(problem, backend=backend)
     alone = solve(problem, backend=backend, apart=True)
     assert together.status is alone.status is Status.OPTIMAL
