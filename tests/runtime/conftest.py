@@ -19,6 +19,10 @@ Body = Callable[[Session, MakeTransport], Any]
 OnThreads = Callable[..., list[Any]]
 
 
+# Ranks have one too. Tensors are tiny here, and threads that wait for each other make a step on a
+# loaded machine take ten times as long.
+torch.set_num_threads(1)
+
 # What torch warns of on a GPU differs between its releases.
 ON_GPU = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 
