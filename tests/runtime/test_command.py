@@ -141,7 +141,8 @@ def test_training_is_checked_and_written_down(plan: Path, tmp_path: Path) -> Non
     output = tmp_path / "run.json"
     done = run(
         *(plan, "--steps", 3, "--warmup", 1, "--dtype", "float64", "--check", "--lr", 0.02),
-        *("--width", 16, "--heads", 2, "--seq-len", 8, "--run-file", output, "--json"),
+        *("--layers", 2, "--width", 16, "--heads", 2, "--seq-len", 8, "--cut", "1,3"),
+        *("--run-file", output, "--json"),
     )
     assert (done.returncode, done.stderr) == (0, "")
     printed = json.loads(done.stdout)

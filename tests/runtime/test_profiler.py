@@ -12,10 +12,12 @@ import pytest
 import torch
 from torch import nn
 
+from runtime import profiler
 from runtime.device import HostClock
 from runtime.measure import KINDS, SliceMeter
 from runtime.planned import measured_times
 from synth import catalog
+from synth.cli import main, profile_
 from synth.costs import Costs, loads
 from synth.problem import Units, make_problem
 
@@ -124,34 +126,23 @@ def test_a_profile_of_a_factory(tmp_path: Path) -> None:
         (["--model", "mine:several"], "several stages of mine:several read the batch; only layers"),
     ],
 )
-def test_profiles_that_cannot_be(tmp_path: Path, arguments: list[str], text: str) -> None:
+def test_profiles_that_cannot_be(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    text: str,
+) -> None:
+    """In this process: the profiler's `main` is called where the command would turn into it."""
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     (tmp_path / "mine.py").write_text(MODEL)
-    done = profile(tmp_path, "-P", "2", "-o", "c.json", "--processes", "1", *TINY_GPT, *arguments)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert text in done.stderr
-
-
-@pytest.mark.dist
-def test_a_run_with_a_cut_has_the_gradients_of_one_process(tmp_path: Path) -> None:
-    root = str(Path(__file__).resolve().parents[2])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
-    command = [sys.executable, "-m", "synth"]
-    plan = str(tmp_path / "plan.json")
-    subprocess.run(
-        [*command, "baseline", "1f1b", "-P", "2", "-m", "2", "-o", plan],
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
-    done = subprocess.run(
-        [*command, "run", plan, *TINY_GPT, "--cut", "1,3", "--check", "--steps", "1"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "gradients  equal to one process" in done.stdout
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(profile_, "become", lambda _, handed: sys.exit(profiler.main(handed)))
+    command = ("profile", "-P", "2", "-o", str(tmp_path / "c.json"), "--processes", "1")
+    with pytest.raises(SystemExit) as left:
+        main([*command, *TINY_GPT, *arguments])
+    out, err = capsys.readouterr()
+    assert (left.value.code, out, err.count("\n")) == (2, "", 1)
+    assert text in err
+    sys.modules.pop("mine", None)
