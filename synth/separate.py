@@ -30,6 +30,8 @@ def separated(problem: Problem) -> Problem | None:
 
 
 def _separated(cost: StageCost) -> StageCost:
+    if cost.fused_ticks < 2:
+        return cost  # of no device: each that holds this stage has a cost of its own
     wgt = max(1, min(cost.backward_wgt_ticks, cost.fused_ticks - cost.backward_act_ticks))
     act = min(cost.backward_act_ticks, cost.fused_ticks - wgt)
     return replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -13,7 +14,7 @@ from synth.bounds import all_bounds
 from synth.errors import InfeasibleError
 from synth.fusing import fuse
 from synth.op import Kind
-from synth.problem import Problem, make_problem
+from synth.problem import DeviceCost, Problem, make_problem
 from synth.schedule import value
 from synth.separate import separated
 from synth.simulate import retime
@@ -142,6 +143,15 @@ def test_bounds_hold_for_fused_ops(random_orders, seed: int) -> None:
     except InfeasibleError:
         return
     assert bounds[0].value <= value(retime(problem, orders), problem.objective)
+
+
+def test_a_cost_that_no_device_has_need_not_be_divided() -> None:
+    problem = make_problem(1, 2, costs=(2, 1, 1), fused=1)
+    assert separated(problem) is None
+    own = replace(problem.stages[0], backward_act_ticks=3, fused_ticks=3, pair_ticks=5)
+    found = separated(replace(problem, device_costs=(DeviceCost(0, 0, own),)))
+    assert found is not None
+    assert {(c.backward_act_ticks, c.backward_wgt_ticks) for c in found.costs} == {(2, 1)}
 
 
 def test_what_bounds_a_problem_with_fused_ops() -> None:
