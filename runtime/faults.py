@@ -45,7 +45,8 @@ class FaultReporter:
             time.sleep(_GRACE_S)
             text += self._dead_ranks()
         elif not isinstance(error, PipesynthError):
-            text = f"rank {self.rank}: {_describe(error)}"
+            # gloo may say so of a peer wherever it is called, be it to set up a channel.
+            text = f"rank {self.rank}: {_describe(error)}{self._dead_ranks()}"
         self._end(text, code)
 
     def terminate(self) -> NoReturn:
