@@ -12,6 +12,16 @@ from synth.profiled import joined
 KIB = 1024
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiler() -> None:
+    """Waits for the compiler here, not in a test with a time limit."""
+    from synth.folding import fold
+    from synth.problem import make_problem
+    from synth.solve.tournament import Tournament
+
+    Tournament(fold(make_problem(2, 2, memory=2), 1), 0).run(10_000)
+
+
 def timing(ms: float) -> Timing:
     ns = int(1e6 * ms)
     return Timing(ns, ns, ns)
