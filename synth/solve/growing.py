@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from synth.folding import Folded, exact_step, fold
 from synth.problem import Problem
@@ -19,8 +21,10 @@ from synth.solve.deadline import Deadline
 from synth.solve.grow import Repeat, best_repeat, grow, small
 from synth.solve.incumbent import Incumbent
 from synth.solve.listing import Lister, Rule, Starts, rules
-from synth.solve.network import Numbering
 from synth.solve.periodic import Kernel, find_kernel, least_period
+
+if TYPE_CHECKING:
+    from synth.solve.network import Numbering
 
 CLIMB_STEPS = 100
 FIRST_STEPS = 5_000  # of tabu search, before the solvers start
@@ -57,7 +61,6 @@ class Growth:
 
     def __init__(self, folded: Folded, fewer: int, seed: int) -> None:
         self._folded = folded  # the small problem, in ticks
-        self._numbering = Numbering(folded)
         self._fewer = fewer  # micro-batches of every stream that the small problem lacks
         self._seed = seed
         self._pool: list[_Grown] = []
@@ -108,6 +111,12 @@ class Growth:
                 self._take([search.starts], deadline)
             if deadline.left == 0.0:
                 return
+
+    @cached_property
+    def _numbering(self) -> Numbering:
+        from synth.solve.network import Numbering
+
+        return Numbering(self._folded)
 
     def take_kernels(self, incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
         """List schedules that follow the integer program of a period, the shorter the better."""

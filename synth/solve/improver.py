@@ -13,7 +13,6 @@ from synth.folding import fold
 from synth.problem import Problem
 from synth.solve.beside import Beside, Caller
 from synth.solve.listing import Starts
-from synth.solve.tournament import Tournament
 
 GRACE_S = 1.0  # for the answer of a process that is told to stop
 SLICE = 200  # steps between two looks at whether it is
@@ -58,6 +57,8 @@ class Improver:
 
 def main() -> None:
     """Serve one caller."""
+    from synth.solve.tournament import Tournament  # Numba is slow to import, and the caller may not
+
     caller = Caller()
     problem, seed = caller.receive()
     tournament = Tournament(fold(problem, 1), seed)
