@@ -196,5 +196,6 @@ def test_an_output_that_changes_with_the_same_batch_is_an_error_and_no_wrong_gra
 def test_batches_that_differ_between_ranks_end_the_step() -> None:
     """On gloo, which has tags; NCCL leaves such a step to its watchdog."""
     first, last = two_ranks("differing", "cpu")
-    assert last == "rank 1 did not get F0@0 from rank 0: no answer in time"
+    # In time it gives up itself, or sees that the other one has.
+    assert last.startswith("rank 1 did not get F0@0 from rank 0: ")
     assert first
