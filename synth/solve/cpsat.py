@@ -52,7 +52,8 @@ def improve(
     """Search for a value in [bound, value), starting from known start times. All in grid steps.
 
     `tell` gets better start times as soon as they are found. One worker and a limit on
-    deterministic time, so that the same seed gives the same answer.
+    deterministic time, so that the same seed gives the same answer, unless that takes more than
+    twice as long by the clock.
     """
     from ortools.sat.python import cp_model
 
@@ -67,7 +68,7 @@ def improve(
         for variable, time in zip(chain, times, strict=True):
             model.add_hint(variable, time)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = deadline.left
+    solver.parameters.max_time_in_seconds = min(2 * slice_s, deadline.left)
     solver.parameters.max_deterministic_time = slice_s
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed

@@ -24,6 +24,8 @@ class Improver:
     def __init__(self, problem: Problem, seed: int) -> None:
         self._process = Beside("synth.solve.improver")
         self._process.send((problem, seed))
+        self._found: tuple[Starts | None, int | None] | None = None  # start times, their value
+        self._enough = 0
 
     def __enter__(self) -> Improver:
         return self
@@ -36,9 +38,28 @@ class Improver:
     ) -> None:
         self._process.__exit__(kind, error, trace)
 
-    def ask(self, steps: int, starts: Starts | None) -> None:
-        """Let it take so many steps, with the best start times known to the caller taking part."""
-        self._process.send((steps, starts))
+    def ask(self, steps: int, starts: Starts | None, enough: int) -> None:
+        """Let it take so many steps, or fewer if it finds a value that is enough.
+
+        The best start times known to the caller take part.
+        """
+        self._found = None
+        self._enough = enough
+        self._process.send((steps, starts, enough))
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the value is found."""
+        try:
+            if self._found is None:
+                self._found = self._process.receive(0.0)
+        except EOFError:
+            return False
+        return (
+            self._found is not None
+            and self._found[1] is not None
+            and (self._found[1] <= self._enough)
+        )
 
     def answer(self, seconds: float) -> Starts | None:
         """The best start times behind those steps, or so far when the time is up.
@@ -46,13 +67,14 @@ class Improver:
         None if there are none, or if the process fails.
         """
         try:
-            found: tuple[Starts | None] | None = self._process.receive(seconds)
-            if found is None:
+            if self._found is None:
+                self._found = self._process.receive(seconds)
+            if self._found is None:
                 self._process.send(None)
-                found = self._process.receive(GRACE_S)
+                self._found = self._process.receive(GRACE_S)
         except EOFError:
             return None  # it was killed: the search goes on without it
-        return None if found is None else found[0]
+        return None if self._found is None else self._found[0]
 
 
 def main() -> None:
@@ -66,10 +88,12 @@ def main() -> None:
         task = caller.receive()
         if task is None:
             continue  # told to stop too late: the answer is already there
-        steps, starts = task
+        steps, starts, enough = task
         if starts is not None:
             tournament.invite(starts)
         while steps > 0 and not caller.waiting:
+            if tournament.value is not None and tournament.value <= enough:
+                break
             tournament.run(min(steps, SLICE))
             steps -= SLICE
-        caller.send((tournament.best,))
+        caller.send((tournament.best, tournament.value))

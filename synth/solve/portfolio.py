@@ -23,6 +23,7 @@ from synth.solve.incumbent import Incumbent
 from synth.solve.interrupt import Interrupts
 from synth.solve.kernels import Kernels
 from synth.solve.quick import best_starts, first_schedules, first_search, offer_starts
+from synth.solve.refute import refute
 from synth.solve.report import Progress
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from synth.solve.tournament import Tournament
 
 FIRST_SLICE_S = 2.0  # for each solver
+FIRST_REFUTATION = 0.15  # of the time there is, at most
 STEP_OPS = 15_000_000  # ops that a second's steps of the tournament look at
 
 
@@ -96,10 +98,11 @@ def solve(
 
 
 def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
-    """Rounds of tabu search, ILP and CP-SAT, each twice as long as the one before.
+    """A bound from the orders of single devices, then rounds of ILP, CP-SAT and tabu search.
 
-    With two cores one tournament goes on in a process of its own all the time. A round in which
-    the solvers get nowhere is followed by one of a second tournament, with steady kernels in it.
+    Solvers that get nowhere sit out a round, and have twice the time in the next. With two cores
+    one tournament goes on in a process of its own all the time; the other one takes turns with the
+    solvers, and has steady kernels in it.
     """
     # PuLP and Numba are slow to import, and most problems need none.
     from synth.solve.corridor import Corridor
@@ -113,22 +116,22 @@ def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     kernels = Kernels(incumbent.problem)
     slice_s, helped = FIRST_SLICE_S, True
     with Improver(incumbent.problem, backend.seed + 1) as improver:
+        refute(incumbent, deadline.within(FIRST_REFUTATION * deadline.left))
         while not incumbent.closed and deadline.left > 0.0:
             steps = max(1, round(2 * slice_s * STEP_OPS / ops))
-            improver.ask(steps, best_starts(incumbent, folded))
+            best = best_starts(incumbent, folded)
+            improver.ask((1 + helped) * steps, best, incumbent.bound.value)
             if growth is not None:
                 growth.search(incumbent, backend, round(slice_s), deadline)
-            if helped:
-                helped = _solve_exactly(incumbent, backend, corridor, slice_s, deadline)
-                slice_s *= 2
-            else:
-                helped = True  # the solvers have twice as long then
-                for orders in kernels.search(incumbent, backend, deadline.within(2 * slice_s)):
-                    second.enter(folded.starts(earliest(incumbent.problem, orders)))
-                _search_too(incumbent, folded, second, steps, deadline)
+            solving = helped
+            helped = not solving or _solve_exactly(incumbent, backend, corridor, slice_s, deadline)
+            for orders in kernels.search(incumbent, backend, deadline.within(2 * slice_s)):
+                second.enter(folded.starts(earliest(incumbent.problem, orders)))
+            _search_too(incumbent, folded, second, steps, improver, deadline)
             if not incumbent.closed:
                 incumbent.run("tabu search")
                 offer_starts(incumbent, folded, improver.answer(deadline.left))
+            slice_s *= 1 + solving
 
 
 def _solve_exactly(
@@ -151,15 +154,23 @@ def _solve_exactly(
 
 
 def _search_too(
-    incumbent: Incumbent, folded: Folded, tournament: Tournament, steps: int, deadline: Deadline
+    incumbent: Incumbent,
+    folded: Folded,
+    tournament: Tournament,
+    steps: int,
+    improver: Improver,
+    deadline: Deadline,
 ) -> None:
-    """Tabu search in this process as well."""
+    """Tabu search in this process as well, until one of the two finds what meets the bound."""
+    if incumbent.closed:
+        return
     incumbent.run("tabu search")
     best = best_starts(incumbent, folded)
     if best is not None:
         tournament.invite(best)
     for _ in range(0, steps, SLICE):
-        if deadline.left == 0.0:
+        enough = tournament.value is not None and tournament.value <= incumbent.bound.value
+        if enough or improver.has_enough or deadline.left == 0.0:
             break
         tournament.run(SLICE)
     offer_starts(incumbent, folded, tournament.best)

@@ -16,7 +16,12 @@ MAX_OPS = 20_000  # beyond this many, heads and tails alone take too long
 
 
 def refute(incumbent: Incumbent, deadline: Deadline) -> None:
-    """Refute horizons below the incumbent: first by one device's orders, then by those of all."""
+    """Refute horizons below the incumbent: first by one device's orders, then by those of all.
+
+    Nothing where there is no incumbent.
+    """
+    if incumbent.value is None:
+        return
     bounding = separated(incumbent.problem)
     chains = 3 * len(incumbent.problem.stages)
     if bounding is None or chains * incumbent.problem.total_microbatches > MAX_OPS:
