@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import NoReturn, TypeVar
 from runtime.profiled_model import profiled_model
 from synth.errors import UsageError
 from synth.model_options import add_model_options, require_model
+from synth.outputs import check_output
 
 MODELS = ("gpt", "sleep")
 
@@ -68,8 +68,7 @@ class RunOptions(JobOptions):
                 f"--warmup {self.warmup} must be below --steps {self.steps}, which include it"
             )
         # Found out before the run rather than after it.
-        if self.run_file is not None and not os.access(self.run_file.absolute().parent, os.W_OK):
-            raise UsageError(f"--run-file {self.run_file}: its folder does not exist or is closed")
+        check_output(self.run_file)
         if self.check and self.model == "sleep":
             raise UsageError("--check needs a model with gradients, not sleep")
 
@@ -135,7 +134,7 @@ class Parser(argparse.ArgumentParser):
     """Raises what is wrong instead of printing it and leaving."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see `python -m runtime --help`")
+        raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
 def job_parser(prog: str, description: str, failures: str, steps: int) -> Parser:

@@ -20,9 +20,9 @@ import torch.distributed as dist
 
 from runtime.profile_report import as_table
 from runtime.profiling import Profiler, pick_device
-from synth.cli.output import write_output
 from synth.costs import Costs, dumps
 from synth.errors import NothingFoundError, PipesynthError, UsageError
+from synth.outputs import write_output
 from synth.profile_options import ProfileOptions
 
 

@@ -15,7 +15,8 @@ from statistics import median
 from typing import Any
 
 from synth import __version__
-from synth.files import dumps, write_atomic
+from synth.files import dumps
+from synth.outputs import write_output
 from synth.schedule import Schedule
 
 FORMAT = "pipesynth.run"
@@ -164,7 +165,7 @@ def write(run: Run, path: Path) -> None:
     head = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in summary(run).items()]
     steps = ",\n".join(_step_text(step) for step in run.steps)
     body = "\n".join(head)
-    write_atomic(path, f'{{\n{body}\n  "steps": [\n{steps}\n  ]\n}}\n')
+    write_output(path, f'{{\n{body}\n  "steps": [\n{steps}\n  ]\n}}\n')
 
 
 def _step_text(step: MeasuredStep) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from synth.cli.options import add_problem_options
-from synth.cli.output import check_output, print_json, table, write_output
+from synth.cli.output import print_json, table
 from synth.cli.profiled import add_profile_options, read_any_problem
 from synth.errors import UsageError
+from synth.outputs import check_output, write_output
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from synth.cli.output import check_output, number, print_json, table, write_output
+from synth.cli.output import number, print_json, table
 from synth.errors import UsageError
+from synth.outputs import check_output, write_output
 
 if TYPE_CHECKING:
     from synth.costs import Costs

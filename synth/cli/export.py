@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from synth.cli.output import check_output, write_output
 from synth.errors import UsageError
+from synth.outputs import check_output, is_pipe_or_device, write_output
 
 if TYPE_CHECKING:
     from synth.schedule import Schedule
@@ -76,12 +76,12 @@ def _program(args: argparse.Namespace, schedule: Schedule) -> str:
 
 
 def _torch_csv(args: argparse.Namespace, schedule: Schedule) -> str:
-    """The CSV; beside a file of it also the sidecar."""
+    """The CSV; beside a regular file of it also the sidecar."""
     from synth.exchange import sidecar
     from synth.exchange.torch_csv import Form, dumps
 
     text = dumps(schedule, Form(args.form or Form.COMPUTE_ONLY))
-    if args.output is not None:
+    if args.output is not None and not is_pipe_or_device(args.output):
         write_output(args.output + sidecar.SUFFIX, sidecar.dumps(schedule))
     return text
 

@@ -9,19 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synth.cli.options import add_problem_options
-from synth.cli.output import (
-    check_output,
-    log,
-    number,
-    percent,
-    print_json,
-    silent_libraries,
-    table,
-    write_output,
-)
+from synth.cli.output import log, number, percent, print_json, silent_libraries, table
 from synth.cli.profiled import add_profile_options, read_any_problem
 from synth.cli.search import add_search_options, search
 from synth.errors import InfeasibleError, NothingFoundError, PipesynthError, UsageError
+from synth.outputs import check_output, write_output
 
 if TYPE_CHECKING:
     from synth.frontier import Point

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.cli.options import add_problem_options, read_problem
-from synth.cli.output import check_output, number, print_json, write_output
+from synth.cli.output import number, print_json
 from synth.errors import UsageError
+from synth.outputs import check_output, write_output
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -7,8 +7,9 @@ import os
 from typing import TYPE_CHECKING
 
 from synth.cli.options import add_problem_options, problem_options_given, read_problem
-from synth.cli.output import check_output, print_json, write_output
+from synth.cli.output import print_json
 from synth.errors import UsageError
+from synth.outputs import check_output, write_output
 
 if TYPE_CHECKING:
     from synth.exchange.torch_csv import Table

@@ -1,4 +1,4 @@
-"""What commands print and write: tables, JSON, log lines and whole files."""
+"""What commands print: tables, JSON and log lines."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-
-from synth.errors import FileError
 
 
 @contextmanager
@@ -72,34 +69,3 @@ def number(value: float | None) -> str:
 def percent(value: float | None) -> str:
     """A share with one decimal; a dash for none."""
     return "-" if value is None else f"{100 * value:.1f}%"
-
-
-def check_output(path: str | None) -> None:
-    """Refuse an output path that cannot be written, before any work goes into its contents."""
-    if path is None or _is_pipe_or_device(path):
-        return
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise FileError(f"{path}: is a folder; name a file in it")
-    if not target.parent.is_dir():
-        raise FileError(f"{path}: there is no folder {target.parent}; make it first")
-    if not os.access(target.parent, os.W_OK):
-        raise FileError(f"{path}: folder {target.parent} is not writable; choose another")
-
-
-def write_output(path: str, text: str) -> None:
-    """Write a whole file or none; through links, and straight into pipes and devices."""
-    from synth.files import write_atomic
-
-    if not _is_pipe_or_device(path):
-        write_atomic(os.path.realpath(path), text)
-        return
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def _is_pipe_or_device(path: str) -> bool:
-    """Whether it exists as something that must not be replaced, such as /dev/stdout."""
-    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synth.cli.output import check_output, log, write_output
+from synth.cli.output import log
 from synth.errors import FileError
+from synth.outputs import check_output, write_output
 
 if TYPE_CHECKING:
     from synth.schedule import Schedule

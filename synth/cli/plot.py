@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from synth.cli.output import check_output, write_output
 from synth.errors import UsageError
+from synth.outputs import check_output, write_output
 
 WIDTH_MM = 178.0  # two columns of a paper; one is 86
 

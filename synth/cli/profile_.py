@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-from synth.cli.output import check_output
 from synth.cli.process import become
 from synth.model_options import add_model_options
+from synth.outputs import check_output
 from synth.profile_options import MODELS
 
 

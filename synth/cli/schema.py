@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from synth.cli.output import check_output, write_output
+from synth.outputs import check_output, write_output
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

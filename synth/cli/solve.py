@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from synth.cli.automatic import AUTO, choose_placement, no_choice, tried_fields, tried_table
 from synth.cli.options import add_problem_options
-from synth.cli.output import check_output, print_json, silent_libraries, write_output
+from synth.cli.output import print_json, silent_libraries
 from synth.cli.profiled import add_profile_options, read_any_problem
 from synth.cli.search import add_search_options, search
 from synth.errors import InfeasibleError, NothingFoundError, PipesynthError
+from synth.outputs import check_output, write_output
 
 if TYPE_CHECKING:
     from synth.problem import Problem

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from synth.cli.output import check_output, log, write_output
+from synth.cli.output import log
+from synth.outputs import check_output, write_output
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

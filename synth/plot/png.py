@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from io import BytesIO
 from typing import Any
 
 from synth.errors import UsageError
-from synth.files import write_atomic
+from synth.outputs import write_output
 from synth.plot.scene import PAPER, Box, Dot, Path, Scene, Shape, Text
 
 _DPI = 300
@@ -34,7 +33,7 @@ def png(scene: Scene, path: str) -> None:
         _draw(axes, shape)
     data = BytesIO()
     figure.savefig(data, format="png", metadata={"Software": None})
-    write_atomic(os.path.realpath(path), data.getvalue())
+    write_output(path, data.getvalue())
 
 
 def _draw_boxes(axes: Any, boxes: list[Box]) -> None:

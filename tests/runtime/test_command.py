@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +94,8 @@ def test_dry_run_prints_programs_and_buffers(plan: Path) -> None:
         (["--model", "sleep", "--check"], "--check needs a model with gradients"),
         (["--model", "sleep", "--sleep-ms", "1,2"], "'1,2' is not three numbers F,B,W"),
         (["--model", "sleep", "--sleep-ms", "1,2,-1"], "a number below 0 or not finite"),
-        (["--run-file", "/nowhere/run.json"], "--run-file /nowhere/run.json: its folder does not"),
+        (["--run-file", "/nowhere/run.json"], "/nowhere/run.json: there is no folder /nowhere"),
+        (["--run-file", "."], ".: is a folder; name a file in it"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
         (["--model", "bert"], "--model bert: use gpt, sleep, or package:factory for your own"),
         (["--model", "mine:"], "--model mine:: use gpt, sleep, or package:factory"),
@@ -134,6 +136,17 @@ def test_without_torch_it_says_what_to_install(plan: Path, tmp_path: Path) -> No
 
 
 # With ranks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.dist
+def test_a_run_file_may_be_a_pipe(plan: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        run(plan, "--model", "sleep", "--tick-ms", "1", "--steps", "1", "--run-file", pipe)
+        assert json.loads(read.result(timeout=10))["format"] == "pipesynth.run"
+    assert pipe.is_fifo()
 
 
 @pytest.mark.dist
