@@ -124,15 +124,8 @@ def load_factory(name: str, input_shape: Sequence[int] | None, seed: int = 0) ->
     Raises:
         ValueError: there is no such factory, or what it returns cannot be cut.
     """
-    module_name, _, attribute = name.partition(":")
-    sys.path.insert(0, os.getcwd())
-    try:
-        with _seeded(seed):
-            made = getattr(importlib.import_module(module_name), attribute)()
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"model {name}: {error}") from None
-    finally:
-        sys.path.remove(os.getcwd())
+    with _seeded(seed), _importable(os.getcwd()):
+        made = _factory(name)()
     loss: Loss = _mean_square
     draw: Callable[[int, int], Batch] | None = None
     if isinstance(made, tuple) and len(made) == 3:
@@ -145,6 +138,29 @@ def load_factory(name: str, input_shape: Sequence[int] | None, seed: int = 0) ->
         draw = partial(_random_batch, tuple(input_shape))
     layers, whole = _layers(name, made, seed)
     return Layered(name, layers, loss, partial(_batch, name, draw, seed), whole)
+
+
+@contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Lets modules in a folder be imported."""
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _factory(name: str) -> Callable[[], Any]:
+    """What `package:factory` names."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise ValueError(f"model {name}: {error}") from None
+    if not callable(factory):
+        raise ValueError(f"model {name}: is a {type(factory).__name__}, not a function")
+    found: Callable[[], Any] = factory
+    return found
 
 
 def _layers(name: str, made: object, seed: int) -> tuple[tuple[Layer, ...], nn.Sequential | None]:
@@ -206,9 +222,9 @@ def _batch(
     return batch
 
 
-def _fits(batch: Batch, samples: int) -> bool:
+def _fits(batch: object, samples: int) -> bool:
     """Whether inputs and targets are there, tensors with as many samples each."""
-    if len(batch) != 2:
+    if not isinstance(batch, Sequence) or len(batch) != 2:
         return False
     inputs, targets = batch
     read = inputs.values() if isinstance(inputs, dict) else (inputs,)

@@ -8,90 +8,68 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from runtime.options import parse
-from runtime.supported import require_even, require_one_loss
-from synth.errors import PipesynthError, UsageError
+from runtime.options import JobOptions, parse
+from runtime.supported import require_even, require_one_loss, require_torch
+from synth.ending import INTERRUPTED, guarded
 from synth.load import load_valid
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
+    # All ranks read the same command line, so one of them says what is wrong with it.
+    speaks = not _under_torchrun() or os.environ["RANK"] == "0"
+    return guarded(lambda: _rank(argv) if _under_torchrun() else _launcher(argv), speaks=speaks)
+
+
+def _rank(argv: Sequence[str]) -> int:
+    """Runs one rank of a job."""
     try:
         if argv[:1] == ["train"]:
-            return _train(argv)
+            from runtime import train_options
+
+            training_options = train_options.parse(argv[1:])
+            require_torch()
+            from runtime import training
+
+            training.main(training_options)
+            return 0
         options = parse(argv)
-        if _under_torchrun():
-            _require_torch()
-            from runtime import worker
+        require_torch()
+        from runtime import worker
 
-            return worker.main(options)
-        sleeps = options.model == "sleep" and options.sleep_ms is None
-        how = {"dry_run": options.dry_run, "as_json": options.json, "sleeps": sleeps}
-        return _start(argv, options.file, 1, **how)
-    except PipesynthError as error:
-        if os.environ.get("RANK", "0") == "0":  # all ranks read the same command line
-            print(f"pipesynth: {error}", file=sys.stderr)
-        return error.exit_code
+        return worker.main(options)
     except KeyboardInterrupt:
-        if not _under_torchrun():  # before the launcher could say so
-            print("pipesynth: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED  # the launcher says so
 
 
-def _train(argv: Sequence[str]) -> int:
-    from runtime import train_options
-
-    options = train_options.parse(argv[1:])
-    if _under_torchrun():
-        _require_torch()
-        from runtime import training
-
-        training.main(options)
-        return 0
-    replicas, as_json = options.replicas, options.json
-    sleeps = options.model == "sleep" and options.sleep_ms is None
-    how = {"dry_run": options.dry_run, "as_json": as_json, "sleeps": sleeps}
-    return _start(argv, options.file, replicas, **how)
-
-
-def _start(
-    argv: Sequence[str],
-    file: Path,
-    replicas: int,
-    *,
-    dry_run: bool,
-    as_json: bool,
-    sleeps: bool,
-) -> int:
+def _launcher(argv: Sequence[str]) -> int:
     """Starts all ranks on this machine, or just shows what they would do."""
-    schedule = load_valid(file)
-    if dry_run:
-        from runtime import dry_run as dry
+    options: JobOptions
+    replicas = 1
+    if argv[:1] == ["train"]:
+        from runtime import train_options
 
-        return dry.show(schedule, as_json=as_json)
+        options = training = train_options.parse(argv[1:])
+        replicas = training.replicas
+    else:
+        options = parse(argv)
+    schedule = load_valid(options.file)
+    if options.dry_run:
+        from runtime import dry_run
+
+        return dry_run.show(schedule, as_json=options.json)
     require_one_loss(schedule.problem)
-    if sleeps:
+    if options.model == "sleep" and options.sleep_ms is None:
         require_even(schedule.problem)
-    _require_torch()
+    require_torch()
     from runtime import launch
 
     return launch.main(argv, schedule.problem.devices * replicas)
 
 
 def _under_torchrun() -> bool:
-    return "RANK" in os.environ
-
-
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "running a schedule needs torch, which is not installed; "
-            "install it with: pip install 'pipesynth[torch]'"
-        ) from None
+    return {"RANK", "WORLD_SIZE"} <= os.environ.keys()
 
 
 if __name__ == "__main__":

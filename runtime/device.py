@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -68,17 +69,19 @@ class CudaClock:
         return [self._origin_s + self._origin.elapsed_time(mark) / 1e3 for mark in marks]
 
 
-def pick_device(wanted: str = "auto") -> tuple[torch.device, str]:
+def pick_device(wanted: str = "auto", local_rank: int | None = None) -> tuple[torch.device, str]:
     """The device of this rank and the backend that connects it.
 
     Args:
         wanted: "cpu" for gloo, "cuda" for NCCL, "auto" for CUDA where there is one.
+        local_rank: which of this machine's ranks it is; by default what torchrun says.
 
     Raises:
         UsageError: there is no such device.
     """
     if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()):
-        number, here = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        number = int(os.environ.get("LOCAL_RANK", "0")) if local_rank is None else local_rank
+        here = torch.cuda.device_count()
         if number >= here:
             raise UsageError(
                 f"local rank {number} has no GPU, torch finds {here} on this machine; "
@@ -88,6 +91,13 @@ def pick_device(wanted: str = "auto") -> tuple[torch.device, str]:
         torch.cuda.set_device(device)
         return device, "nccl"
     return torch.device("cpu"), "gloo"
+
+
+def device_name(device: torch.device) -> str:
+    """The model of a GPU, or the machine's architecture."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.machine()
 
 
 def make_clock(device: torch.device) -> Clock:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import traceback
+from pathlib import Path
 
 from synth.errors import AnswerNoError
 
@@ -29,3 +31,10 @@ def reason(error: BaseException) -> str:
     if re.search("timed out|timeout", line, re.IGNORECASE):
         return "no answer in time"
     return re.sub(r"^\[[^\]]*:\d+\] ", "", line).split(". ")[0]
+
+
+def describe(error: BaseException) -> str:
+    """Type, text and place of an error that nobody foresaw."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error).strip() or 'no text'}{place}"

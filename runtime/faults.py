@@ -8,12 +8,11 @@ import shutil
 import socket
 import sys
 import time
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runtime.errors import PeerError
+from runtime.errors import PeerError, describe
 from runtime.launch import EXIT_FILE, PREFIX
 from runtime.process import is_alive
 from synth.errors import PipesynthError
@@ -46,7 +45,7 @@ class FaultReporter:
             text += self._dead_ranks()
         elif not isinstance(error, PipesynthError):
             # gloo may say so of a peer wherever it is called, be it to set up a channel.
-            text = f"rank {self.rank}: {_describe(error)}{self._dead_ranks()}"
+            text = f"rank {self.rank}: {describe(error)}{self._dead_ranks()}"
         self._end(text, code)
 
     def terminate(self) -> NoReturn:
@@ -85,10 +84,3 @@ class FaultReporter:
                 if rank != self.rank and host == socket.gethostname() and not is_alive(pid):
                     dead.append(f"rank {rank} (process {pid})")
         return f"; {' and '.join(dead)} died" if dead else ""
-
-
-def _describe(error: BaseException) -> str:
-    """Type, text and place of an error that nobody foresaw."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {str(error).strip() or 'no text'}{place}"

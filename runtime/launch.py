@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from runtime.process import INTERRUPTED, end_with_parent
+from runtime.process import end_with_parent
+from synth.ending import INTERRUPTED
 
 EXIT_FILE = "PIPESYNTH_EXIT_FILE"
 """Environment variable: where the first rank that fails leaves its exit code."""

@@ -7,36 +7,45 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from synth.ending import INTERRUPTED
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_TIMERSLACK = 29
 _REALTIME_PRIORITY = 10
-INTERRUPTED = 130  # what shells report after Ctrl-C
 
 
 def prepare(on_terminate: Callable[[], None]) -> None:
     """Makes sure that the rank ends when it is told to, whatever it is doing.
 
-    To be called before any other thread exists. Signals are taken by a thread of their own, because
-    the main thread may be waiting for a peer inside a library. When the launcher dies the rank is
-    killed; on Ctrl-C it goes without a word, as the launcher has one.
+    To be called before any other thread exists. When the launcher dies the rank is killed; on
+    Ctrl-C it goes without a word, as the launcher has one.
 
     Args:
-        on_terminate: called in that thread on a termination signal; must end the process.
+        on_terminate: called in another thread on a termination signal; must end the process.
     """
-    taken = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    take_signals({signal.SIGTERM: on_terminate, signal.SIGINT: lambda: os._exit(INTERRUPTED)})
+    end_with_parent(signal.SIGKILL)
+
+
+def take_signals(actions: Mapping[int, Callable[[], None]]) -> None:
+    """Has a thread of its own act on the first of some signals; processes started later get none.
+
+    The main thread could not, while it waits for a peer inside a library. To be called before any
+    other thread exists.
+
+    Args:
+        actions: what ends the process, by signal.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, actions)
 
     def watch() -> None:
-        if signal.sigwait(taken) == signal.SIGINT:
-            os._exit(INTERRUPTED)
-        on_terminate()
+        actions[signal.sigwait(actions)]()
 
     threading.Thread(target=watch, name="signals", daemon=True).start()
-    end_with_parent(signal.SIGKILL)
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:

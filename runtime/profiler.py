@@ -1,4 +1,4 @@
-"""What `pipesynth profile` turns into: measures a model and writes a costs file.
+"""Measures what a model costs.
 
 Several processes measure the same slice at the same time, because that is how the machine is loaded
 in the run: ranks share caches, memory and clock. Their samples count alike.
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-import msgspec
 import torch
 import torch.distributed as dist
 
-from runtime.profile_report import as_table
-from runtime.profiling import Profiler, pick_device
-from synth.costs import Costs, dumps
-from synth.errors import NothingFoundError, PipesynthError, UsageError
-from synth.outputs import write_output
+from runtime.device import pick_device
+from runtime.process import end_with_parent
+from runtime.profiling import Profiler
+from synth.costs import Costs
+from synth.errors import NothingFoundError, UsageError
 from synth.profile_options import ProfileOptions
 
 
@@ -44,9 +42,9 @@ def _group(options: ProfileOptions, rank: int, world: int, store: str) -> Iterat
     if world == 1:
         yield
         return
-    device = pick_device(options.device, rank)
+    _, backend = pick_device(options.device, rank)
     dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo",
+        backend,
         init_method=f"file://{store}",
         rank=rank,
         world_size=world,
@@ -60,13 +58,17 @@ def _group(options: ProfileOptions, rank: int, world: int, store: str) -> Iterat
 
 def _help(options: ProfileOptions, rank: int, world: int, store: str) -> None:
     """A process that measures along; what goes wrong, rank 0 says as well."""
+    end_with_parent(signal.SIGKILL)
+    starter = multiprocessing.parent_process()
+    if starter is None or starter.pid != os.getppid():
+        return  # it has ended before this could notice
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with _group(options, rank, world, store):
         Profiler(options, rank, world).run()
 
 
-def profile(options: ProfileOptions) -> Costs:
-    """Measures in as many processes as asked for.
+def profile(options: ProfileOptions, folder: str) -> Costs:
+    """Measures in as many processes as asked for, which meet in an empty folder.
 
     Raises:
         UsageError: the model cannot be built or cut as asked.
@@ -74,40 +76,20 @@ def profile(options: ProfileOptions) -> Costs:
     """
     world = _world(options)
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        store = os.path.join(folder, "store")
-        helpers = [
-            context.Process(target=_help, args=(options, rank, world, store), daemon=True)
-            for rank in range(1, world)
-        ]
-        for helper in helpers:
-            helper.start()
-        try:
-            with _group(options, 0, world, store):
-                return Profiler(options, 0, world).run()
-        except dist.DistError as error:
-            text = " ".join(str(error).split())
-            raise NothingFoundError(f"a measuring process does not answer: {text}") from None
-        finally:
-            for helper in helpers:
-                helper.join(1)
-                helper.kill()
-
-
-def main(argv: Sequence[str]) -> int:
-    """Runs what `pipesynth profile` handed over, its options as JSON; returns the exit code."""
+    store = os.path.join(folder, "store")
+    helpers = [
+        context.Process(target=_help, args=(options, rank, world, store), daemon=True)
+        for rank in range(1, world)
+    ]
+    for helper in helpers:
+        helper.start()
     try:
-        options = msgspec.json.decode(argv[0], type=ProfileOptions)
-        costs = profile(options)
-        write_output(options.output, dumps(costs))
-        print(dumps(costs) if options.json else as_table(costs, options.output))
-    except PipesynthError as error:
-        print(f"pipesynth: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        with _group(options, 0, world, store):
+            return Profiler(options, 0, world).run()
+    except dist.DistError as error:
+        text = " ".join(str(error).split())
+        raise NothingFoundError(f"a measuring process does not answer: {text}") from None
+    finally:
+        for helper in helpers:
+            helper.join(1)
+            helper.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -13,9 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from models import Layered, Options, build_layered
+from models import Layered, build_layered
 from models.layered import check_cut
-from runtime.device import Clock, make_clock
+from runtime.chosen import GPT_SIZES, model_options, refused_by
+from runtime.device import Clock, device_name, make_clock, pick_device
 from runtime.measure import KINDS, Samples, SliceMeter
 from synth.balance import balance
 from synth.costs import Costs, Environment, Hop, Method, SliceCost, make_costs, timing_of
@@ -35,23 +35,19 @@ class Profiler:
         self.options = options
         self.rank = rank
         self.world = world
-        self.device = pick_device(options.device, rank)
+        self.device, _ = pick_device(options.device, rank)
         self._clock: Clock = make_clock(self.device)
         self._placement = parse_placement(options.placement, options.devices)
-        self._chosen = _model_options(options, self._placement.stages)
-        try:
+        self._chosen = model_options(options, self._placement.stages)
+        with refused_by(options.model):
             self.model, self._even = build_layered(options.model, self._chosen)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
 
     def run(self) -> Costs:
         """Measures layers, decides the cut, measures stages and messages."""
         options, count = self.options, len(self.model.layers)
-        try:
+        with refused_by(options.model):
             cut = options.cut or self._even(self._placement.stages)
             check_cut(cut, count, self._placement.stages)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
         layers = self._slices((1,) * count)
         hops = self._hops({layer.output_bytes for layer in layers[:-1]})
         if options.balance:
@@ -67,7 +63,7 @@ class Profiler:
             model=_model_facts(options, self._chosen.layers),
             environment=Environment(
                 device=self.device.type,
-                device_name=_device_name(self.device),
+                device_name=device_name(self.device),
                 threads=torch.get_num_threads(),
                 processes=self.world,
                 cpus=os.cpu_count() or 1,
@@ -81,10 +77,11 @@ class Profiler:
 
     def _slices(self, cut: Sequence[int]) -> list[SliceCost]:
         """Measures every slice of a cut, feeding each what the one before gives."""
-        batches = [
-            self.model.make_batch(number, self.options.batch)
-            for number in range(self.options.in_flight)
-        ]
+        with refused_by(self.model.name):
+            batches = [
+                self.model.make_batch(number, self.options.batch)
+                for number in range(self.options.in_flight)
+            ]
         inputs = [self._to_device(batch) for batch, _ in batches]
         targets = [target.to(self.device) for _, target in batches]
         found: list[SliceCost] = []
@@ -190,18 +187,6 @@ def _name(model: Layered, first: int, count: int) -> str:
     return names[0] if count == 1 else f"{names[0]}..{names[-1]}"
 
 
-def _model_options(options: ProfileOptions, stages: int) -> Options:
-    return Options(
-        layers=max(4, stages) if options.layers is None else options.layers,
-        width=options.width,
-        heads=options.heads,
-        seq_len=options.seq_len,
-        seed=options.seed,
-        dtype=getattr(torch, options.dtype),
-        input_shape=options.input_shape,
-    )
-
-
 def _model_facts(options: ProfileOptions, layers: int) -> dict[str, str | int | float | None]:
     """What `run --profile` needs to build the same model."""
     facts: dict[str, str | int | float | None] = {
@@ -210,20 +195,6 @@ def _model_facts(options: ProfileOptions, layers: int) -> dict[str, str | int | 
         "seed": options.seed,
     }
     if options.model == "gpt":
-        names = ("width", "heads", "seq_len", "dtype")
-        return {**facts, "layers": layers, **{name: getattr(options, name) for name in names}}
+        return {**facts, **{name: getattr(options, name) for name in GPT_SIZES}, "layers": layers}
     shape = options.input_shape
     return {**facts, "input_shape": None if shape is None else ",".join(map(str, shape))}
-
-
-def pick_device(wanted: str, rank: int) -> torch.device:
-    """The device of a measuring process."""
-    if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()):
-        device = torch.device("cuda", rank)
-        torch.cuda.set_device(device)
-        return device
-    return torch.device("cpu")
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()

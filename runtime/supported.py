@@ -1,6 +1,8 @@
-"""What the runtime cannot execute, said in one line before anything starts. Imports no torch."""
+"""What the runtime cannot do, said in one line before anything starts."""
 
 from __future__ import annotations
+
+import importlib
 
 from synth.errors import UsageError
 from synth.problem import Problem
@@ -44,3 +46,18 @@ def require_even(problem: Problem) -> None:
             "some devices or links of this schedule are slower than others, which stages that "
             "sleep cannot imitate; run it with a model, or give all stages --sleep-ms F,B,W"
         )
+
+
+def require_torch() -> None:
+    """Imports torch.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        importlib.import_module("torch")
+    except ImportError:
+        raise UsageError(
+            "this needs torch, which is not installed; install it with: "
+            "pip install 'pipesynth[torch]'"
+        ) from None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 from unittest import mock
+
+from runtime.options import Parser
+from runtime.supported import require_torch
+from synth.ending import guarded
+from synth.errors import UsageError
 
 NAMES = (
     "GPipe",
@@ -58,25 +62,39 @@ def _row(actions: Sequence[Any], microbatches: int) -> list[str]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the CSV."""
-    parser = argparse.ArgumentParser(prog="python -m runtime.torch_builtin", allow_abbrev=False)
-    parser.add_argument("name", choices=NAMES)
+    """Prints the CSV; returns the exit code."""
+    parser = Parser(prog="python -m runtime.torch_builtin", allow_abbrev=False)
+    parser.add_argument("name")
     parser.add_argument("-P", "--devices", type=int, required=True)
     parser.add_argument("-m", "--microbatches", type=int, required=True)
-    args = parser.parse_args(argv)
+
+    def command() -> int:
+        args = parser.parse_args(argv)
+        print(as_csv(args.name, args.devices, args.microbatches), end="")
+        return 0
+
+    return guarded(command)
+
+
+def as_csv(name: str, devices: int, microbatches: int) -> str:
+    """The CSV of one of torch's schedules.
+
+    Raises:
+        UsageError: there is no torch, no such schedule, or torch refuses the numbers.
+    """
+    if name not in NAMES:
+        raise UsageError(f"torch has no schedule {name!r}; use one of {', '.join(NAMES)}")
+    if devices < 1 or microbatches < 1:
+        raise UsageError(
+            f"-P {devices} -m {microbatches}: give at least one device and one micro-batch"
+        )
+    require_torch()
     text = StringIO()
     try:
-        csv.writer(text, lineterminator="\n").writerows(
-            rows(args.name, args.devices, args.microbatches)
-        )
-    except ImportError:
-        print("torch's schedules need torch, which is not installed", file=sys.stderr)
-        return 2
+        csv.writer(text, lineterminator="\n").writerows(rows(name, devices, microbatches))
     except (ValueError, AssertionError, RuntimeError) as error:
-        print(f"torch has no {args.name} of that size: {error}", file=sys.stderr)
-        return 2
-    print(text.getvalue(), end="")
-    return 0
+        raise UsageError(f"torch has no {name} of that size: {error}") from None
+    return text.getvalue()
 
 
 if __name__ == "__main__":

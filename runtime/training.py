@@ -13,6 +13,7 @@ from torch import nn
 
 from runtime import checkpoint, progress
 from runtime.agreement import agree, schedule_facts, stage_facts
+from runtime.chosen import refused_by
 from runtime.clipping import ClippedOptimizer
 from runtime.faults import FaultReporter
 from runtime.pipeline import Pipeline
@@ -117,7 +118,8 @@ class _Training:
         seeds = (options.seed, step, session.replica, session.rank)
         torch.manual_seed(hash(seeds) & 0x7FFF_FFFF)
         samples = options.batch * self.pipeline.plan.microbatches
-        inputs, targets = self.model.make_batch(step, samples * session.replicas)
+        with refused_by(self.model.name):
+            inputs, targets = self.model.make_batch(step, samples * session.replicas)
         own = slice(session.replica * samples, (session.replica + 1) * samples)
         if isinstance(inputs, dict):
             inputs = {stage: read[own] for stage, read in inputs.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +13,9 @@ import models
 from models.sleep import StageTimes
 from runtime import runfile
 from runtime.check import compare
+from runtime.chosen import GPT_SIZES, model_options, refused_by
 from runtime.clocks import clock_offset
+from runtime.device import device_name
 from runtime.executor import StepResult
 from runtime.faults import FaultReporter
 from runtime.latency import SlowTransport
@@ -30,7 +31,6 @@ from runtime.session import Session, connect, open_store
 from runtime.stage import ModuleStage
 from runtime.ties import Tie
 from runtime.transport import GroupTransport
-from synth.errors import UsageError
 from synth.load import load_valid
 from synth.problem import Problem
 from synth.schedule import Schedule
@@ -107,7 +107,8 @@ def _train(
     offset_s = clock_offset(pipeline.session)
     sharpen_sleep()
     for number in range(options.steps):
-        inputs, targets = model.make_batch(number, samples)
+        with refused_by(model.name):
+            inputs, targets = model.make_batch(number, samples)
         if number == options.warmup and options.model == "sleep":
             prefer_this_process()
         pipeline.session.barrier()
@@ -142,26 +143,10 @@ def build_model(options: JobOptions, schedule: Schedule) -> models.Model:
     times: list[StageTimes] = []
     if options.model == "sleep":
         times = stage_times(schedule.problem, options.sleep_ms, options.tick_ms)
-    try:
-        model = models.build(
-            options.model,
-            stages,
-            models.Options(
-                layers=max(4, stages) if options.layers is None else options.layers,
-                width=options.width,
-                heads=options.heads,
-                seq_len=options.seq_len,
-                seed=options.seed,
-                dtype=getattr(torch, options.dtype),
-                times=times,
-                cut=options.cut,
-                input_shape=options.input_shape,
-                needs=schedule.problem.needs,
-            ),
-        )
-    except ValueError as error:
-        name = f"model {options.model}: "
-        raise UsageError(name + str(error).removeprefix(name)) from None
+    needs = schedule.problem.needs
+    with refused_by(options.model):
+        chosen = model_options(options, stages, times=times, needs=needs)
+        model = models.build(options.model, stages, chosen)
     if options.profile is not None:
         require_profile_of(schedule, options.profile, model.cut)
     return model
@@ -188,7 +173,7 @@ def _finish(
         environment={
             "backend": session.backend,
             "device": session.device.type,
-            "device_name": _device_name(session.device),
+            "device_name": device_name(session.device),
             "threads": torch.get_num_threads(),
             "cpus": os.cpu_count(),
             "torch": torch.__version__,
@@ -208,11 +193,5 @@ def _model_facts(options: RunOptions, model: models.Model) -> dict[str, Any]:
     if options.model == "sleep":
         return {**facts, "sleep_ms": options.sleep_ms, "tick_ms": options.tick_ms}
     names = ["batch", "lr"]
-    names += ["layers", "width", "heads", "seq_len", "dtype"] if model.name == "gpt" else []
+    names += GPT_SIZES if model.name == "gpt" else []
     return {**facts, "cut": model.cut, **{name: getattr(options, name) for name in names}}
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return platform.machine()

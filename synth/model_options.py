@@ -37,8 +37,24 @@ def add_model_options(parser: argparse.ArgumentParser, known: Sequence[str]) -> 
         metavar="N,N,...",
         help="layers per stage, embedding and head counted (default even)",
     )
-    add("--seed", type=int, default=0, metavar="N", help="of weights, data and dropout")
+    add("--seed", type=seed, default=0, metavar="N", help="of weights, data and dropout")
     add("--batch", type=int, default=4, metavar="N", help="samples per micro-batch (default 4)")
+
+
+def whole(text: str) -> int:
+    """A whole number, for argparse."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def seed(text: str) -> int:
+    """A seed that every generator of random numbers takes, for argparse."""
+    found = whole(text)
+    if not 0 <= found < 2**31:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 2147483647, got {text}")
+    return found
 
 
 def require_model(name: str, known: Sequence[str]) -> None:

@@ -1,10 +1,8 @@
-"""The parser, the error line and the exit codes of the `pipesynth` command."""
+"""The parser of the `pipesynth` command, and its way from the words typed to the exit code."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NoReturn
@@ -29,10 +27,9 @@ from synth.cli import (
     verify,
     view,
 )
-from synth.errors import PipesynthError, UsageError
+from synth.ending import guarded
+from synth.errors import UsageError
 
-INTERRUPTED = 130  # what shells report after Ctrl-C
-BROKEN_PIPE = 141  # and after a reader that went away
 VERBS = (
     *(solve, frontier, baseline, verify, compare, explain, show, view, playground, plot, graph),
     *(profile_, calibrate, run, export, import_, schema),
@@ -65,35 +62,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    try:
+
+    def command() -> int:
         args = build_parser().parse_args(argv)
-        command: Callable[[argparse.Namespace], int] = args.command
-        code = command(args)
-        sys.stdout.flush()
-        return code
-    except PipesynthError as error:
-        return _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
-    except MemoryError:
-        return _fail("not enough memory for a problem of this size; use fewer -P or -m", 2)
-    except BrokenPipeError:
-        _forget_stdout()
-        return BROKEN_PIPE
-    except OSError as error:
-        if error.filename is None:
-            _forget_stdout()
-        where = error.filename or "the output cannot be written"
-        return _fail(f"{where}: {error.strerror or error}", 2)
+        chosen: Callable[[argparse.Namespace], int] = args.command
+        return chosen(args)
 
-
-def _fail(text: str, code: int) -> int:
-    print(f"pipesynth: {' '.join(text.split())}", file=sys.stderr)
-    return code
-
-
-def _forget_stdout() -> None:
-    """Keep the interpreter from reporting once more, at its end, what stdout could not take."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)
+    return guarded(command)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from synth.cli.options import add_problem_options
+from synth.cli.options import add_problem_options, check_amount
 from synth.cli.output import log, number, percent, print_json, silent_libraries, table
 from synth.cli.profiled import add_profile_options, read_any_problem
 from synth.cli.search import add_search_options, search
@@ -156,10 +156,10 @@ def _gib_step(problem: Problem) -> Fraction:
 
 def _numbers(text: str, option: str) -> list[Fraction]:
     """Comma-separated numbers above 0."""
-    try:
-        numbers = [Fraction(part) for part in text.split(",")]
-    except (ValueError, ZeroDivisionError):
-        raise UsageError(f"{option} {text}: holds something that is not a number") from None
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        check_amount(part, f"{option} {text}")
+    numbers = [Fraction(part) for part in parts]
     if min(numbers) <= 0 or max(numbers) > 10**12:
         raise UsageError(f"{option} {text}: a limit is above 0 and at most 1e12")
     return numbers

@@ -54,7 +54,7 @@ def command(args: argparse.Namespace) -> int:
     from synth.exchange.torch_csv import loads
     from synth.files import dumps
 
-    name, table = os.path.basename(args.source), loads(_text(args), args.source)
+    name, table = _printable(os.path.basename(args.source)), loads(_text(args), args.source)
     problem = None
     if args.origin == "torch-csv":
         name, problem = _beside(args, name, table)
@@ -70,6 +70,12 @@ def command(args: argparse.Namespace) -> int:
     if args.output is not None:
         print(f"{'written to':<12} {args.output}")
     return 0
+
+
+def _printable(name: str) -> str:
+    """A file's name as the name of a schedule, which has to be text."""
+    text = os.fsencode(name).decode(errors="replace")
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def _text(args: argparse.Namespace) -> str:
@@ -101,7 +107,8 @@ def _built_in(args: argparse.Namespace) -> str:
         check=False,
     )
     if done.returncode:
-        raise UsageError(done.stderr.strip().splitlines()[-1])
+        said = done.stderr.strip().splitlines() or [f"torch ended with code {done.returncode}"]
+        raise UsageError(said[-1].removeprefix("pipesynth: "))
     return done.stdout
 
 

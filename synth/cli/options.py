@@ -141,7 +141,7 @@ def _stated(args: argparse.Namespace) -> Problem:
     if args.memory is not None:
         memory = [None if part.strip() == "none" else part for part in args.memory.split(",")]
         for part in filter(None, memory):
-            _check_amount(part.strip(), f"--memory {args.memory}")
+            check_amount(part.strip(), f"--memory {args.memory}")
     return load_problem(args.problem, memory=memory, objective=args.objective)
 
 
@@ -215,11 +215,15 @@ def _amounts(text: str, option: str, counts: Sequence[int]) -> list[str]:
         wanted = " or ".join(str(count) for count in dict.fromkeys(counts))
         raise UsageError(f"{option} {text}: needs {wanted} numbers, got {len(parts)}")
     for part in parts:
-        _check_amount(part, f"{option} {text}")
+        check_amount(part, f"{option} {text}")
     return parts
 
 
-def _check_amount(text: str, where: str) -> None:
+def check_amount(text: str, where: str) -> None:
+    """Refuse what is no number from 0 up, or needs more digits than exact arithmetic is good for.
+
+    Raises UsageError.
+    """
     from decimal import Decimal, InvalidOperation
 
     try:

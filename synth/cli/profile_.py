@@ -40,7 +40,7 @@ def command(args: argparse.Namespace) -> NoReturn:
 
     check_output(args.output)
     options = ProfileOptions(**{name: getattr(args, name) for name in ProfileOptions.__slots__})
-    become("runtime.profiler", [msgspec.json.encode(options).decode()])
+    become("runtime.profile_command", [msgspec.json.encode(options).decode()])
 
 
 def _add_balance(parser: argparse.ArgumentParser) -> None:
@@ -74,9 +74,8 @@ def _add_method(parser: argparse.ArgumentParser) -> None:
 
 
 def _bytes(text: str) -> int:
+    from synth.cli.options import check_amount
     from synth.profiled import gib
 
-    size = gib(text)
-    if size < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is negative")
-    return size
+    check_amount(text, "--memory-gib")
+    return gib(text)

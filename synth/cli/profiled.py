@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from synth.cli.options import read_problem
+from synth.cli.options import check_amount, read_problem
 from synth.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,10 +90,7 @@ def _limits(text: str | None, devices: int) -> list[int | None]:
     parts = text.split(",")
     if len(parts) not in (1, devices):
         raise UsageError(f"--memory-gib {text}: needs 1 or {devices} numbers, got {len(parts)}")
-    try:
-        limits = [gib(part) for part in parts]
-    except (ValueError, ZeroDivisionError):
-        raise UsageError(f"--memory-gib {text}: holds something that is not a number") from None
-    if min(limits) < 0:
-        raise UsageError(f"--memory-gib {text}: holds a negative number")
+    for part in parts:
+        check_amount(part.strip(), f"--memory-gib {text}")
+    limits = [gib(part) for part in parts]
     return [*(limits if len(limits) == devices else limits * devices)]

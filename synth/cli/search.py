@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from synth.model_options import seed
+
 if TYPE_CHECKING:
     from synth.problem import Problem
     from synth.solve import SolveResult
@@ -33,23 +35,19 @@ def add_search_options(
         default="auto",
         help="what solves the integer program (default auto, which is HiGHS)",
     )
-    add("--seed", type=_seed, default=0, metavar="N", help="of the solver (default 0)")
+    add("--seed", type=seed, default=0, metavar="N", help="of the solver (default 0)")
     add("--json", action="store_true", help="print one JSON object")
     add("-q", "--quiet", action="store_true", help="no progress on stderr")
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text}")
     return seconds
-
-
-def _seed(text: str) -> int:
-    seed = int(text)
-    if not 0 <= seed < 2**31:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 2147483647, got {text}")
-    return seed
 
 
 def search(args: argparse.Namespace, problem: Problem, seconds: float | None = None) -> SolveResult:

@@ -7,6 +7,8 @@ import os
 import shutil
 import sys
 
+from synth.model_options import whole
+
 MIN_WIDTH = 20
 
 
@@ -28,7 +30,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _width(text: str) -> int:
-    width = int(text)
+    width = whole(text)
     if width < MIN_WIDTH:
         raise argparse.ArgumentTypeError(f"at least {MIN_WIDTH} columns are needed, got {width}")
     return width

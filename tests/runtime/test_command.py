@@ -135,6 +135,27 @@ def test_without_torch_it_says_what_to_install(plan: Path, tmp_path: Path) -> No
     assert run(plan, "--dry-run", PYTHONPATH=str(tmp_path)).returncode == 0
 
 
+def test_a_reader_that_goes_away_is_no_error_to_report(plan: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        done = subprocess.run(
+            command(plan, "--dry-run"), stdout=gone, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_the_rank_alone_does_not_make_a_job(plan: Path) -> None:
+    """Batch systems set RANK for purposes of their own."""
+    refused = run(plan, "--steps", "0", RANK="3")
+    assert refused.returncode == 2
+    assert "--steps must be at least 1" in refused.stderr
+
+
+def test_the_help_that_an_error_names_is_that_of_the_command(plan: Path) -> None:
+    assert "see `python -m runtime train --help`" in run("train", plan, "--fly").stderr
+
+
 # With ranks ----------------------------------------------------------------------------------
 
 

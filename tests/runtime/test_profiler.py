@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +17,7 @@ import pytest
 import torch
 from torch import nn
 
-from runtime import profiler
+from runtime import profile_command
 from runtime.device import HostClock
 from runtime.measure import KINDS, SliceMeter
 from runtime.planned import measured_times
@@ -57,17 +62,27 @@ def test_a_plan_of_measured_costs_is_known_in_seconds() -> None:
     assert measured_times(catalog.build("1f1b", in_ms)) == pytest.approx((12e-6, 12e-6))
 
 
-def profile(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, *arguments: str, before: Path | None = None) -> subprocess.Popen[str]:
+    """Starts the command in a process group of its own; modules in `before` hide others."""
     root = str(Path(__file__).resolve().parents[2])
-    return subprocess.run(
+    path = root if before is None else f"{before}{os.pathsep}{root}"
+    return subprocess.Popen(
         [sys.executable, "-m", "synth", "profile", *arguments],
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root},
-        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=150,
-        check=False,
+        start_new_session=True,
     )
+
+
+def profile(
+    folder: Path, *arguments: str, before: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    job = start(folder, *arguments, before=before)
+    out, err = job.communicate(timeout=150)
+    return subprocess.CompletedProcess(job.args, job.returncode, out, err)
 
 
 def read(path: Path) -> Costs:
@@ -102,6 +117,17 @@ def make():
 
 def several():
     return make(), nn.functional.mse_loss, lambda step, n: ({0: zeros(n, 6), 1: zeros(n)}, zeros(n))
+
+nothing = 3
+
+def no_batch():
+    return make(), nn.functional.mse_loss, lambda step, n: None
+
+def fails():
+    raise RuntimeError("something of the user's,\\nin two lines")
+
+def misfit():
+    return [nn.Linear(6, 6), nn.Linear(5, 6)]
 """
 
 
@@ -117,13 +143,35 @@ def test_a_profile_of_a_factory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "code", "text"),
     [
-        (["--cut", "1,1"], "the cut 1,1 does not make 2 stages of 4 layers"),
-        (["--model", "nothing:here"], "No module named 'nothing'"),
-        (["--placement", "sideways"], "placement 'sideways' is not known"),
-        (["--device", "cuda"], "this machine has no GPU"),
-        (["--model", "mine:several"], "several stages of mine:several read the batch; only layers"),
+        (["--cut", "1,1"], 2, "the cut 1,1 does not make 2 stages of 4 layers"),
+        (["--model", "nothing:here"], 2, "No module named 'nothing'"),
+        (["--placement", "sideways"], 2, "placement 'sideways' is not known"),
+        (["--device", "cuda"], 2, "this machine has no GPU"),
+        (["--model", "mine:nothing"], 2, "model mine:nothing: is a int, not a function"),
+        (
+            ["--model", "mine:no_batch"],
+            2,
+            "model mine:no_batch: make_batch must return two tensors",
+        ),
+        (["--model", "broken:f"], 2, "model broken:f: invalid syntax"),
+        (["--seq-len", "3000000"], 2, "a sequence of 3000000 tokens does not fit"),
+        (
+            ["--model", "mine:several"],
+            2,
+            "several stages of mine:several read the batch; only layers",
+        ),
+        (
+            ["--model", "mine:fails"],
+            1,
+            "RuntimeError: something of the user's, in two lines (mine.py",
+        ),
+        (
+            ["--model", "mine:misfit", "--input-shape", "6"],
+            1,
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied",
+        ),
     ],
 )
 def test_profiles_that_cannot_be(
@@ -131,18 +179,70 @@ def test_profiles_that_cannot_be(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
+    code: int,
     text: str,
 ) -> None:
-    """In this process: the profiler's `main` is called where the command would turn into it."""
+    """In this process: the profile's `main` is called where the command would turn into it."""
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     (tmp_path / "mine.py").write_text(MODEL)
+    (tmp_path / "broken.py").write_text("def f(:\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(profile_, "become", lambda _, handed: sys.exit(profiler.main(handed)))
+    monkeypatch.setattr(profile_command, "take_signals", lambda _: None)  # those of the tests
+    monkeypatch.setattr(
+        profile_, "become", lambda _, handed: sys.exit(profile_command.main(handed))
+    )
     command = ("profile", "-P", "2", "-o", str(tmp_path / "c.json"), "--processes", "1")
     with pytest.raises(SystemExit) as left:
         main([*command, *TINY_GPT, *arguments])
     out, err = capsys.readouterr()
-    assert (left.value.code, out, err.count("\n")) == (2, "", 1)
+    assert (left.value.code, out, err.count("\n")) == (code, "", 1)
     assert text in err
+    assert not (tmp_path / "c.json").exists()
     sys.modules.pop("mine", None)
+
+
+def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
+    done = profile(tmp_path, "-P", "2", "-o", "c.json", before=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "install it with: pip install 'pipesynth[torch]'" in done.stderr
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("processes", [1, 2], ids=["before it measures", "while it measures"])
+def test_ctrl_c_is_one_line(tmp_path: Path, processes: int) -> None:
+    job = start(tmp_path, "-P", "2", "-o", "c.json", "--processes", "2", "--rounds", "100000")
+    try:
+        until(lambda: len([of for of in members(job.pid) if RUNS.search(of)]) >= processes)
+        time.sleep(1)
+        os.killpg(job.pid, signal.SIGINT)
+        out, err = job.communicate(timeout=30)
+    finally:
+        job.kill()
+        job.communicate()
+    assert (job.returncode, out, err) == (130, "", "pipesynth: interrupted\n")
+    until(lambda: not members(job.pid))
+
+
+RUNS = re.compile("profile_command|spawn_main")
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits for something that happens sooner or later, however slow the machine."""
+    for _ in range(1200):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within a minute")
+
+
+def members(group: int) -> list[str]:
+    """The command lines of a process group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # it may end meanwhile
+                if os.getpgid(int(entry.name)) == group:
+                    found.append((entry / "cmdline").read_text())
+    return found

@@ -108,3 +108,14 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
     assert main(["DualPipeV", "-P", "2", "-m", "1"]) == 2
     assert "torch has no DualPipeV of that size" in capsys.readouterr().err
+    assert main(["1F1B", "-P", "0", "-m", "2"]) == 2
+    assert "-P 0 -m 2: give at least one device and one micro-batch" in capsys.readouterr().err
+
+
+def test_the_command_refuses_what_torch_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    from synth.cli import main
+
+    assert main(["import", "2F2B", "--from", "torch", "-P", "2", "-m", "2"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("pipesynth: torch has no schedule '2F2B'; use one of GPipe, 1F1B,")
+    assert error.count("\n") == 1

@@ -71,7 +71,15 @@ def test_problems_that_make_no_sense(pipesynth, verb, options, text):
         ("compare --baselines zb-h9 -P 4 -m 8", "zb-h9: no such file or baseline"),
         ("solve -P 2 -m 2 --time-limit 0", "must be a positive number of seconds"),
         ("solve -P 2 -m 2 --time-limit nan", "must be a positive number of seconds"),
+        ("solve -P 2 -m 2 --time-limit x", "must be a positive number of seconds, got x"),
         ("solve -P 2 -m 2 --seed -1", "must be between 0 and"),
+        ("solve -P 2 -m 2 --seed x", "argument --seed: 'x' is not a whole number"),
+        ("show nothing.json --width x", "argument --width: 'x' is not a whole number"),
+        ("frontier -P 2 -m 2 --limits 1e999999999", "1e999999999 is too large or too small"),
+        ("frontier -P 2 -m 2 --step 1e-12", "--step 1e-12: 1e-12 is too large or too small"),
+        ("profile -P 2 -o c.json --memory-gib x", "--memory-gib: 'x' is not a number"),
+        ("profile -P 2 -o c.json --memory-gib 1e999999999", "1e999999999 is too large"),
+        ("profile -P 2 -o c.json --seed 99999999999999999999", "must be between 0 and"),
         ("solve -P 2 -m 2 --solver magic", "invalid choice: 'magic'"),
         ("show nothing.json", "nothing.json: cannot be read: No such file or directory"),
         ("show . --width 3", "at least 20 columns are needed, got 3"),
@@ -263,3 +271,38 @@ def test_a_reader_that_goes_away_is_no_error_to_report():
     with os.fdopen(write, "w") as gone:
         done = command("schema", stdout=gone, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii:strict", "utf-8:strict"])
+def test_what_stdout_cannot_spell_is_printed_escaped(schedule_file, encoding):
+    edited(schedule_file, lambda document: document.update(name="caf\u00e9"))
+    path = os.fsencode(schedule_file.parent) + b"/\xff.json"
+    Path(os.fsdecode(path)).write_bytes(schedule_file.read_bytes())
+    for verb in ("verify", "show", "compare", "explain"):
+        done = subprocess.run(
+            [sys.executable, "-m", "synth", verb, path],
+            env={**ENVIRONMENT, "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "arguments", ["-m synth solve -P 2 -m 2", "-m runtime gpipe.json --dry-run"]
+)
+def test_closed_streams_take_nothing_and_break_nothing(schedule_file, arguments, closed):
+    done = subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} {arguments} {closed}"],
+        env={**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        cwd=schedule_file.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert bool(done.stdout) == (">&-" not in closed.replace("2>&-", ""))

@@ -78,7 +78,7 @@ def test_what_profile_turns_into(turned_into, tmp_path):
         "profile", "--model", "gpt", "-P", 2, "-o", tmp_path / "c.json", "--cut", "1,2"
     )
     assert program == sys.executable
-    assert arguments[1:3] == ["-m", "runtime.profiler"]
+    assert arguments[1:3] == ["-m", "runtime.profile_command"]
     options = json.loads(arguments[3])
     assert (options["model"], options["devices"], options["cut"]) == ("gpt", 2, [1, 2])
 
