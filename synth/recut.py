@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from math import lcm
 
 from synth.errors import ProblemError
@@ -44,52 +45,78 @@ def recut(problem: Problem, placement: Placement | str) -> Problem:
     if wanted.routes == tuple((stream.name, stream.route) for stream in problem.streams):
         return replace(problem, placement=wanted.name)
     factors = _factors(problem, wanted)
-    units = problem.units
-    costs = [[getattr(cost, name) for name in _TIMES] for cost in problem.stages]
-    sizes = [[getattr(cost, name) for name in _MEMORY] for cost in problem.stages]
-    times = _cut(costs, wanted.stages, units.ticks_per_unit)
-    memory = _cut(sizes, wanted.stages, units.quanta_per_unit)
-    kept = [Fraction(0)] * wanted.stages
+    parts = _parts(problem, wanted)
+    slow = _slowed(parts.times, wanted, factors)
+    limits = _limits(problem, wanted, parts.kept)
+    ticks = _coarsest([*parts.latencies, *chain(*parts.times), *chain(*slow.values())])
+    quanta = _coarsest([*filter(None, limits), *parts.kept, *chain(*parts.memory)])
+    comm, *lags = (int(latency * ticks) for latency in parts.latencies)
+
+    def cost(stage: int, times: Sequence[Fraction]) -> StageCost:
+        whole = (int(time * ticks) for time in times)
+        return StageCost(*whole, *(int(part * quanta) for part in parts.memory[stage]))
+
+    return Problem(
+        devices=problem.devices,
+        placement=wanted.name,
+        stages=tuple(cost(stage, times) for stage, times in enumerate(parts.times)),
+        streams=share_out(wanted, problem.total_microbatches),
+        comm_ticks=comm,
+        limits_quanta=tuple(None if limit is None else int(limit * quanta) for limit in limits),
+        objective=problem.objective,
+        units=replace(problem.units, ticks_per_unit=ticks, quanta_per_unit=quanta),
+        links=tuple(
+            replace(link, lag_ticks=lag) for link, lag in zip(problem.links, lags, strict=True)
+        ),
+        device_costs=tuple(
+            DeviceCost(device, stage, cost(stage, times)) for (device, stage), times in slow.items()
+        ),
+        kept_quanta=tuple(int(part * quanta) for part in parts.kept),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the new stages cost, in the user's units."""
+
+    times: list[list[Fraction]]
+    """By stage, as `_TIMES` names them."""
+    memory: list[list[Fraction]]
+    """By stage, as `_MEMORY` names it."""
+    kept: list[Fraction]
+    """By stage."""
+    latencies: list[Fraction]
+    """Of a hop in general, and of the links that differ."""
+
+
+def _parts(problem: Problem, wanted: Placement) -> _Parts:
+    """Cuts what the old stages cost."""
+    units, stages = problem.units, wanted.stages
+    times = [[getattr(cost, name) for name in _TIMES] for cost in problem.stages]
+    memory = [[getattr(cost, name) for name in _MEMORY] for cost in problem.stages]
+    kept = [Fraction(0)] * stages
     if problem.kept_quanta:
-        cut = _cut([[part] for part in problem.kept_quanta], wanted.stages, units.quanta_per_unit)
-        kept = [part for (part,) in cut]
-    comm = Fraction(problem.comm_ticks, units.ticks_per_unit)
-    lags = [Fraction(link.lag_ticks, units.ticks_per_unit) for link in problem.links]
-    limits = _limits(problem, wanted, kept)
-    slow = {
+        static = _cut([[part] for part in problem.kept_quanta], stages, units.quanta_per_unit)
+        kept = [part for (part,) in static]
+    lags = (problem.comm_ticks, *(link.lag_ticks for link in problem.links))
+    return _Parts(
+        _cut(times, stages, units.ticks_per_unit),
+        _cut(memory, stages, units.quanta_per_unit),
+        kept,
+        [Fraction(lag, units.ticks_per_unit) for lag in lags],
+    )
+
+
+def _slowed(
+    times: Sequence[Sequence[Fraction]], wanted: Placement, factors: Sequence[Fraction]
+) -> dict[tuple[int, int], list[Fraction]]:
+    """The times of the stages of devices that take longer, or less long, by device and stage."""
+    return {
         (device, stage): [factors[device] * time for time in times[stage]]
         for _, route in wanted.routes
         for stage, device in enumerate(route)
         if factors[device] != 1
     }
-    ticks = _coarsest([comm, *lags, *(time for row in (*times, *slow.values()) for time in row)])
-    quanta = _coarsest(
-        [*filter(None, limits), *kept, *(part for sizes in memory for part in sizes)]
-    )
-
-    def cost(stage: int, time: Sequence[Fraction]) -> StageCost:
-        return StageCost(
-            *(int(part * ticks) for part in time), *(int(part * quanta) for part in memory[stage])
-        )
-
-    return Problem(
-        devices=problem.devices,
-        placement=wanted.name,
-        stages=tuple(cost(stage, time) for stage, time in enumerate(times)),
-        streams=share_out(wanted, problem.total_microbatches),
-        comm_ticks=int(comm * ticks),
-        limits_quanta=tuple(None if limit is None else int(limit * quanta) for limit in limits),
-        objective=problem.objective,
-        units=replace(units, ticks_per_unit=ticks, quanta_per_unit=quanta),
-        links=tuple(
-            replace(link, lag_ticks=int(lag * ticks))
-            for link, lag in zip(problem.links, lags, strict=True)
-        ),
-        device_costs=tuple(
-            DeviceCost(device, stage, cost(stage, time)) for (device, stage), time in slow.items()
-        ),
-        kept_quanta=tuple(int(part * quanta) for part in kept),
-    )
 
 
 def _limits(problem: Problem, wanted: Placement, kept: Sequence[Fraction]) -> list[Fraction | None]:
