@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.executor import StepResult
+from synth.errors import FileError
 
 logger = logging.getLogger("runtime")
 
@@ -94,7 +95,11 @@ def describe(stretch: Stretch, steps: int, samples: int, unit: str) -> str:
 
 
 def set_up_logging(rank: int, folder: Path | None) -> None:
-    """Sends this rank's messages to a file of its own, and those of rank 0 to the console too."""
+    """Sends this rank's messages to a file of its own, and those of rank 0 to the console too.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
     logger.setLevel(logging.INFO)
     logger.propagate = False
     if rank == 0:
@@ -102,7 +107,12 @@ def set_up_logging(rank: int, folder: Path | None) -> None:
         console.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(console)
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = logging.FileHandler(folder / f"rank-{rank}.log", encoding="utf-8")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = logging.FileHandler(folder / f"rank-{rank}.log", encoding="utf-8")
+        except OSError as error:
+            raise FileError(
+                f"--log-folder {folder}: cannot be written: {error.strerror or error}"
+            ) from None
         file.setFormatter(logging.Formatter(f"%(asctime)s [rank {rank}] %(message)s"))
         logger.addHandler(file)

@@ -16,7 +16,7 @@ import msgspec
 
 from synth import __version__
 from synth.errors import FileError
-from synth.files import one_line
+from synth.files import decode
 from synth.problem_fields import Count, Positive
 
 FORMAT: Literal["pipesynth.costs"] = "pipesynth.costs"
@@ -132,12 +132,7 @@ class Costs(_Strict, frozen=True):
 
 def loads(text: str | bytes, source: str) -> Costs:
     """Read a costs file. Raises FileError with the JSON path of what is wrong."""
-    try:
-        costs = msgspec.json.decode(text, type=Costs)
-    except msgspec.ValidationError as error:
-        raise FileError(f"{source}: {one_line(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{source}: not a whole JSON file: {one_line(error)}") from None
+    costs = decode(text, Costs, source)
     for field in ("layers", "stages"):
         for index, one in enumerate(getattr(costs, field)):
             for kind in ("forward", "backward_act", "backward_wgt", "fused"):

@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ from synth.op import Op, parse_op
 from synth.problem import MAX_OPS, Problem
 from synth.problem_fields import Count, ProblemField, Strict, problem_json, read_problem
 from synth.schedule import Certificate, Schedule, TimedOp
+
+Document = TypeVar("Document")
 
 FORMAT = "pipesynth.schedule"
 VERSION = 1
@@ -94,12 +96,7 @@ def pretty(value: object, indent: int = 2) -> str:
 
 def loads(text: str | bytes, source: str = "schedule") -> Schedule:
     """Read a schedule file's text. Raises FileError with the JSON path of what is wrong."""
-    try:
-        data = msgspec.json.decode(text, type=ScheduleFile)
-    except msgspec.ValidationError as error:
-        raise FileError(f"{source}: {one_line(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{source}: {_not_json(text, error)}") from None
+    data = decode(text, ScheduleFile, source)
     problem = read_problem(data.problem, source)
     devices = _read_devices(data, problem, source)
     certificate = data.certificate
@@ -110,18 +107,36 @@ def loads(text: str | bytes, source: str = "schedule") -> Schedule:
     return Schedule(data.name, problem, devices, proof)
 
 
-def _not_json(text: str | bytes, error: Exception) -> str:
-    """What is wrong with a text that is not JSON; NaN and Infinity are named with their place."""
+def decode(text: str | bytes, kind: type[Document], source: str) -> Document:
+    """JSON text as a type of document. Raises FileError with the JSON path of what is wrong."""
     try:
-        msgspec.convert(json.loads(text), ScheduleFile)
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise FileError(f"{source}: {_one_line(error)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileError(f"{source}: {_not_json(text, kind, error)}") from None
+
+
+def _not_json(text: str | bytes, kind: type[object], error: Exception) -> str:
+    """What is wrong with a text that is not JSON; NaN and Infinity are named or their place is."""
+    constants: list[str] = []
+
+    def note(constant: str) -> float:
+        constants.append(constant)
+        return float(constant)
+
+    try:
+        msgspec.convert(json.loads(text, parse_constant=note), kind)
     except msgspec.ValidationError as found:
-        return one_line(found)
+        return _one_line(found)
     except (ValueError, RecursionError):
-        pass
-    return f"not a whole JSON file: {one_line(error)}"
+        constants = []
+    if constants:
+        return f"{constants[0]} is not a number; give a finite one"
+    return f"not a whole JSON file: {_one_line(error)}"
 
 
-def one_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """The text of an error without line breaks."""
     return " ".join(str(error).split())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from synth.errors import FileError
-from synth.files import read_bytes
+from synth.files import decode, read_bytes
 from synth.op import Op, parse_op
 from synth.runs import MeasuredRun, load_run
 from synth.schedule import Schedule
@@ -58,10 +58,7 @@ class _Steps(msgspec.Struct, frozen=True):
 def timed_steps(path: str | Path) -> tuple[MeasuredStep, ...]:
     """The steps after the warm-up, in order. Raises FileError when they cannot be read."""
     run = load_run(path)
-    try:
-        data = msgspec.json.decode(read_bytes(path), type=_Steps)
-    except msgspec.ValidationError as error:
-        raise FileError(f"{path}: {error}") from None
+    data = decode(read_bytes(path), _Steps, str(path))
     found = []
     for number, step in enumerate(data.steps[data.measured.warmup :], data.measured.warmup):
         devices = tuple(

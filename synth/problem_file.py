@@ -7,7 +7,6 @@ the rest and turns the numbers into whole ticks and quanta.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from synth.errors import FileError, ProblemError
-from synth.files import one_line
+from synth.files import decode
 from synth.units import Amount, amount
 
 FORMAT = "pipesynth.problem"
@@ -117,27 +116,7 @@ class ProblemFile(_Entry, kw_only=True):
 
 def loads(text: str | bytes, source: str) -> ProblemFile:
     """Read a problem file's text. Raises FileError with the JSON path of what is wrong."""
-    try:
-        return msgspec.json.decode(text, type=ProblemFile)
-    except msgspec.ValidationError as error:
-        raise FileError(f"{source}: {one_line(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{source}: {_not_json(text, error)}") from None
-
-
-def _not_json(text: str | bytes, error: Exception) -> str:
-    """What is wrong with a text that is not JSON; NaN and Infinity are named."""
-    try:
-        json.loads(text, parse_constant=_refuse)
-    except FileError as found:
-        return str(found)
-    except (ValueError, RecursionError):
-        pass
-    return f"not a whole JSON file: {one_line(error)}"
-
-
-def _refuse(constant: str) -> None:
-    raise FileError(f"{constant} is not a number; give a finite one")
+    return decode(text, ProblemFile, source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from synth.errors import FileError
-from synth.files import dumps, read_bytes
+from synth.files import decode, dumps, read_bytes
 from synth.problem import Objective
 from synth.schedule import Schedule
 
@@ -99,12 +98,7 @@ def _identity(schedule: Schedule) -> tuple[str, int, int, str]:
 
 def load_run(path: str | Path) -> MeasuredRun:
     """Read a run file. Raises FileError when it cannot be read."""
-    try:
-        head = msgspec.json.decode(read_bytes(path), type=_RunHead)
-    except msgspec.ValidationError as error:
-        raise FileError(f"{path}: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{path}: not a whole JSON file: {error}") from None
+    head = decode(read_bytes(path), _RunHead, str(path))
     ran = head.schedule
     return MeasuredRun(
         path=str(path),

@@ -12,7 +12,13 @@ from synth.cli.options import add_problem_options, check_amount
 from synth.cli.output import log, number, percent, print_json, silent_libraries, table
 from synth.cli.profiled import add_profile_options, read_any_problem
 from synth.cli.search import add_search_options, search
-from synth.errors import InfeasibleError, NothingFoundError, PipesynthError, UsageError
+from synth.errors import (
+    InfeasibleError,
+    NothingFoundError,
+    PipesynthError,
+    ProblemError,
+    UsageError,
+)
 from synth.outputs import check_output, write_output
 
 if TYPE_CHECKING:
@@ -57,23 +63,10 @@ def command(args: argparse.Namespace) -> int:
     Ctrl-C ends the run after the point being searched.
     """
     _check(args)
-    placements = (args.placements or args.placement or "linear,v,bidirectional").split(",")
-    if args.problem is not None:
-        placements = [_stated(args).placement]
-    lines: dict[str, list[Point]] = {}
-    reasons: dict[str, str] = {}
-    for placement in dict.fromkeys(placements):
-        try:
-            lines[placement] = _line(args, placement)
-        except InfeasibleError as error:
-            reasons[placement] = str(error)
-        except KeyboardInterrupt:
-            if not lines:
-                raise
-            break
-        else:
-            if lines[placement][-1].result.interrupted:
-                break
+    lines, reasons = _lines(args)
+    if not args.quiet:
+        for placement, reason in reasons.items():
+            log(f"{placement}: {reason}")
     document = _document(lines, reasons)
     found = {name: line for name, line in lines.items() if any(point.schedule for point in line)}
     if args.output is not None and (found or args.output.endswith(".json")):
@@ -89,6 +82,39 @@ def command(args: argparse.Namespace) -> int:
         if args.output is not None:
             print(f"written to   {args.output}")
     return 0
+
+
+def _lines(args: argparse.Namespace) -> tuple[dict[str, list[Point]], dict[str, str]]:
+    """The points of each placement, and why others have none.
+
+    Raises ProblemError where the options make no problem on a placement that was asked for, or on
+    any.
+    """
+    typed = args.placements or args.placement
+    placements = (typed or "linear,v,bidirectional").split(",")
+    if args.problem is not None:
+        placements = typed = [_stated(args).placement]
+    lines: dict[str, list[Point]] = {}
+    reasons: dict[str, str] = {}
+    refused: list[ProblemError] = []
+    for placement in dict.fromkeys(placements):
+        try:
+            lines[placement] = _line(args, placement)
+        except InfeasibleError as error:
+            reasons[placement] = str(error)
+        except ProblemError as error:
+            refused.append(error)
+            reasons[placement] = str(error)
+            if typed or len(refused) == len(placements):
+                raise
+        except KeyboardInterrupt:
+            if not lines:
+                raise
+            break
+        else:
+            if lines[placement][-1].result.interrupted:
+                break
+    return lines, reasons
 
 
 def _check(args: argparse.Namespace) -> None:

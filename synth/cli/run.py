@@ -18,13 +18,14 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         allow_abbrev=False,
     )
     parser.add_argument("file", metavar="FILE", help="a schedule file")
-    parser.add_argument(
+    rest = parser.add_argument(
         "arguments",
         nargs=argparse.REMAINDER,
         metavar="...",
         help="options of the runtime, such as --model gpt --steps 30 --run-file run.json; "
         "`pipesynth run FILE --help` lists them",
     )
+    rest.required = False  # or an error would ask for it
     parser.set_defaults(command=command)
 
 

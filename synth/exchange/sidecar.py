@@ -12,8 +12,7 @@ from typing import Literal
 import msgspec
 
 from synth import __version__
-from synth.errors import FileError
-from synth.files import one_line, pretty
+from synth.files import decode, pretty
 from synth.problem import Problem
 from synth.problem_fields import ProblemField, problem_json, read_problem
 from synth.schedule import Schedule
@@ -46,10 +45,5 @@ def dumps(schedule: Schedule) -> str:
 
 def loads(text: str | bytes, source: str) -> tuple[str, Problem]:
     """The schedule's name and its problem. Raises FileError with the path of what is wrong."""
-    try:
-        data = msgspec.json.decode(text, type=_Sidecar)
-    except msgspec.ValidationError as error:
-        raise FileError(f"{source}: {one_line(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{source}: not a whole JSON file: {one_line(error)}") from None
+    data = decode(text, _Sidecar, source)
     return data.name, read_problem(data.problem, source)

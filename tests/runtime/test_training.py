@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from runtime.executor import InFlight, RanOp, StepResult
-from runtime.progress import Recorder, collect, describe, publish
+from runtime.progress import Recorder, collect, describe, publish, set_up_logging
 from runtime.train_options import parse
 from synth import catalog
-from synth.errors import UsageError
+from synth.errors import FileError, UsageError
 from synth.files import save
 from synth.op import Kind, Op
 from synth.problem import make_problem
@@ -211,3 +211,9 @@ def alone() -> list[float]:
         optimizer.step()
         optimizer.zero_grad()
     return [loss.item() for loss in losses]
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match=r"--log-folder .*/file/logs: cannot be written: Not a dir"):
+        set_up_logging(1, tmp_path / "file" / "logs")

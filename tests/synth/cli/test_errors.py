@@ -64,6 +64,7 @@ def test_problems_that_make_no_sense(pipesynth, verb, options, text):
         ("verify", "the following arguments are required: FILE"),
         ("verify a b", "unrecognized arguments: b"),
         ("baseline", "baseline needs a NAME"),
+        ("run", "the following arguments are required: FILE; see"),
         ("baseline zb-h9 -P 4 -m 8", "zb-h9"),
         ("compare", "compare needs a FILE or the NAME of a baseline"),
         ("compare 1f1b", "baselines alone have no costs"),

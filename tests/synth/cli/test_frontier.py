@@ -70,3 +70,18 @@ def test_command_with_limits_that_are_all_too_small(pipesynth, tmp_path):
     code, out, _ = pipesynth("frontier", *ASKED.split(), *options[:2], "--json")
     assert code == 1
     assert {p["status"] for p in json.loads(out)["points"]} == {"infeasible"}
+
+
+def test_a_placement_that_does_not_fit_is_left_out_unless_it_was_asked_for(pipesynth):
+    found = pipesynth("frontier", "-P", "1", "-m", "1", "--limits", "2")
+    assert found.code == 0
+    assert "pipesynth: bidirectional: placement bidirectional needs at least 2" in found.err
+    assert [line.split()[0] for line in found.out.splitlines()] == ["placement", "linear", "v"]
+    refused = pipesynth("frontier", "-P", "1", "-m", "1", "-q", "--placements", "bidirectional")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+
+
+def test_what_fits_no_placement_is_refused(pipesynth):
+    refused = pipesynth("frontier", "-P", "0", "-m", "1", "-q")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "devices must be at least 1" in refused.err
