@@ -55,15 +55,21 @@ class FaultReporter:
         self._end(f"the job was stopped{dead or ' from outside'}", 1 if dead else TERMINATED)
 
     def _end(self, text: str, code: int) -> NoReturn:
-        if self._is_first():
-            print(PREFIX + " ".join(text.split()), file=sys.stderr, flush=True)
-            if path := os.environ.get(EXIT_FILE):
-                Path(path).write_text(str(code))
-        sys.stdout.flush()
+        # Not sys.exit: leaving a group in order can wait for peers that are gone.
+        try:
+            self._tell(text, code)
+        finally:  # come what may: with the launcher, who reads what is told may be gone
+            os._exit(code)
+
+    def _tell(self, text: str, code: int) -> None:
+        """Says why, if no other rank has; leaves nothing unfinished."""
         if self.unfinished is not None:
             shutil.rmtree(self.unfinished, ignore_errors=True)
-        # Not sys.exit: leaving a group in order can wait for peers that are gone.
-        os._exit(code)
+        if self._is_first():
+            if path := os.environ.get(EXIT_FILE):
+                Path(path).write_text(str(code))
+            print(PREFIX + " ".join(text.split()), file=sys.stderr, flush=True)
+        sys.stdout.flush()
 
     def _is_first(self) -> bool:
         if self._store is None:

@@ -20,6 +20,7 @@ from torch import nn
 
 from runtime.agreement import agree, stage_facts
 from runtime.errors import PeerError
+from runtime.faults import TERMINATED
 from synth import catalog
 from synth.errors import UsageError
 from synth.files import save
@@ -171,6 +172,21 @@ def test_the_digest_of_a_stage_sees_every_value_and_name() -> None:
 
 
 # Ranks that break down ---------------------------------------------------------------------------
+
+
+def test_a_rank_ends_where_nobody_reads_what_it_says() -> None:
+    """As when launcher and rank are told to end at once, and the launcher is the first to go."""
+    script = (
+        "import threading, time; from runtime.faults import FaultReporter; "
+        "threading.Thread(target=FaultReporter(0, 1).terminate).start(); time.sleep(60)"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run([sys.executable, "-c", script], stderr=writer, timeout=30)
+    finally:
+        os.close(writer)
+    assert ended.returncode == TERMINATED
 
 
 @pytest.mark.dist
