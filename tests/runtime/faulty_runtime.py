@@ -3,9 +3,10 @@
     python faulty_runtime.py FAULT@RANK ARGUMENT ...
     python faulty_runtime.py torchrun OPTION ... faulty_runtime.py FAULT@RANK ARGUMENT ...
 
-The first starts all ranks as the runtime does, by the second: torchrun itself, except that its
-ranks are forks of it. What they import takes most of the time of such a job, and so is imported
-once. After a restart the fault does not come back.
+The first is one rank where torchrun has started it. Elsewhere it starts all ranks as the runtime
+does, by the second: torchrun itself, except that its ranks are forks of it. What they import takes
+most of the time of such a job, and so is imported once. After a restart the fault does not come
+back.
 """
 
 from __future__ import annotations
@@ -116,6 +117,9 @@ def torchrun(arguments: list[str]) -> None:
 def main() -> int:
     if sys.argv[1] == "torchrun":
         torchrun(sys.argv[2:])
+        return 0
+    if "RANK" in os.environ:
+        rank(*sys.argv[1:])
         return 0
     launch.torchrun = lambda argv, ranks: [
         *(sys.executable, __file__, "torchrun", "--standalone"),

@@ -129,7 +129,8 @@ def run_rank(rank: int, devices: int, replicas: int, folder: Path, device: str) 
                 output.write(json.dumps(of_tie) + "\n")
     session.barrier()
     store.set(f"done/{rank}", "")
-    store.wait([f"done/{other}" for other in range(devices * replicas)])
+    if rank == 0:  # the store is here, and is no more once this rank ends
+        store.wait([f"done/{other}" for other in range(devices * replicas)])
     session.close()
 
 
