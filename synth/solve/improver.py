@@ -15,7 +15,6 @@ from synth.solve.beside import Beside, Caller
 from synth.solve.listing import Starts
 
 GRACE_S = 1.0  # for the answer of a process that is told to stop
-SLICE = 200  # steps between two looks at whether it is
 
 
 class Improver:
@@ -58,7 +57,7 @@ class Improver:
         return (
             self._found is not None
             and self._found[1] is not None
-            and (self._found[1] <= self._enough)
+            and self._found[1] <= self._enough
         )
 
     def answer(self, seconds: float) -> Starts | None:
@@ -91,9 +90,5 @@ def main() -> None:
         steps, starts, enough = task
         if starts is not None:
             tournament.invite(starts)
-        while steps > 0 and not caller.waiting:
-            if tournament.value is not None and tournament.value <= enough:
-                break
-            tournament.run(min(steps, SLICE))
-            steps -= SLICE
+        tournament.run_until(steps, enough, lambda: caller.waiting)
         caller.send((tournament.best, tournament.value))

@@ -18,7 +18,7 @@ from synth.solve.backends import Backend, make_backend
 from synth.solve.cpsat import improve_by_cpsat
 from synth.solve.deadline import Deadline
 from synth.solve.growing import Growth
-from synth.solve.improver import SLICE, Improver
+from synth.solve.improver import Improver
 from synth.solve.incumbent import Incumbent
 from synth.solve.interrupt import Interrupts
 from synth.solve.kernels import Kernels
@@ -168,11 +168,9 @@ def _search_too(
     best = best_starts(incumbent, folded)
     if best is not None:
         tournament.invite(best)
-    for _ in range(0, steps, SLICE):
-        enough = tournament.value is not None and tournament.value <= incumbent.bound.value
-        if enough or improver.has_enough or deadline.left == 0.0:
-            break
-        tournament.run(SLICE)
+    tournament.run_until(
+        steps, incumbent.bound.value, lambda: improver.has_enough or deadline.left == 0.0
+    )
     offer_starts(incumbent, folded, tournament.best)
 
 

@@ -21,6 +21,7 @@ from synth.solve.meeting import rooted
 from synth.solve.refute import refute
 from synth.solve.windows import free_windows, makespan_windows, relaxed_windows, span_windows
 
+REFUTATION = 0.75  # of the time of a call, at most, for the orders of single devices
 MAX_TRIES = 3  # horizons that share the time of a call
 MAX_COUNTERS = 60_000  # beyond this many counters a single solve takes minutes
 
@@ -30,7 +31,7 @@ def refine(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     problem = incumbent.problem
     if incumbent.value is None:
         return  # nothing to start from: too many stages for `alone` to find an order that fits
-    refute(incumbent, deadline.within(0.75 * deadline.left))
+    refute(incumbent, deadline.within(REFUTATION * deadline.left))
     exact = exact_step(problem)
     bounding = separated(problem) or problem  # else nothing counts as refuted
     chains = 3 * len(problem.stages) * len(problem.streams)

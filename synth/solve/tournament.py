@@ -9,7 +9,7 @@ and their number, not on the clock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from synth.folding import Folded
@@ -21,6 +21,7 @@ from synth.solve.tabu import Tabu
 NEWCOMER_STEPS = 1_000  # of tabu search
 LIST_STEPS = 50  # a list schedule takes as long as so many steps of tabu search
 CLIMB_LISTS = 5  # list schedules per newcomer that comes of climbing
+SLICE = 200  # steps between two looks at whether to stop
 RULED = 6  # newcomers that come of list scheduling by rule
 
 
@@ -57,15 +58,24 @@ class Tournament:
             else:
                 steps -= self._go_on(steps)
 
+    def run_until(self, steps: int, enough: int, stop: Callable[[], bool]) -> None:
+        """Go on for so many steps, or until the value is enough or it is told to stop."""
+        while steps > 0 and not (self.value is not None and self.value <= enough) and not stop():
+            self.run(min(steps, SLICE))
+            steps -= SLICE
+
     def _worth(self, starts: Starts) -> int:
         return worth(self._folded, starts)
 
     def _note(self, starts: Starts, value: int) -> bool:
         """Keep a schedule if it is the best so far. Returns whether it is."""
-        if self.value is not None and value >= self.value:
+        if not self._is_better(value):
             return False
         self.best, self.value = starts, value
         return True
+
+    def _is_better(self, value: int) -> bool:
+        return self.value is None or value < self.value
 
     def _begin(self) -> int:
         """Bring in a newcomer. Returns what finding it took, in steps."""
@@ -81,7 +91,8 @@ class Tournament:
         search, level, left = self._running
         steps = min(steps, left)
         search.run(steps)
-        self._note(search.starts, search.best)
+        if self._is_better(search.best):  # its starts are worked out when asked for
+            self._note(search.starts, search.best)
         self._running = search, level, left - steps
         if steps == left:
             self._running = self._meet(search, level)
