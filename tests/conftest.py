@@ -6,7 +6,9 @@ import importlib.util
 import math
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +185,33 @@ class _Listing:
             self.under_way[key] = self.under_way.get(key, 3 * len(self.problem.stages)) - 1
             if not self.under_way[key]:
                 del self.under_way[key]
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], None]:
+    """Waits for something that happens sooner or later, however slow the machine."""
+
+    def wait(holds: Callable[[], bool]) -> None:
+        for _ in range(1200):
+            if holds():
+                return
+            time.sleep(0.05)
+        raise AssertionError("it did not happen within a minute")
+
+    return wait
+
+
+@pytest.fixture
+def members() -> Callable[[int], list[str]]:
+    """The command lines of a process group."""
+
+    def find(group: int) -> list[str]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):  # it may end meanwhile
+                    if os.getpgid(int(entry.name)) == group:
+                        found.append((entry / "cmdline").read_text())
+        return found
+
+    return find

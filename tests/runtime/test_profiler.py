@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +26,10 @@ from synth.costs import Costs, loads
 from synth.problem import Units, make_problem
 
 FLOAT = 4
+RUNS = re.compile("profile_command|spawn_main")
+
+Until = Callable[[Callable[[], bool]], None]
+Members = Callable[[int], list[str]]
 
 
 def test_bytes_of_a_small_slice() -> None:
@@ -211,7 +214,7 @@ def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
 
 @pytest.mark.dist
 @pytest.mark.parametrize("processes", [1, 2], ids=["before it measures", "while it measures"])
-def test_ctrl_c_is_one_line(tmp_path: Path, processes: int) -> None:
+def test_ctrl_c_is_one_line(tmp_path: Path, processes: int, until: Until, members: Members) -> None:
     job = start(tmp_path, "-P", "2", "-o", "c.json", "--processes", "2", "--rounds", "100000")
     try:
         until(lambda: len([of for of in members(job.pid) if RUNS.search(of)]) >= processes)
@@ -223,26 +226,3 @@ def test_ctrl_c_is_one_line(tmp_path: Path, processes: int) -> None:
         job.communicate()
     assert (job.returncode, out, err) == (130, "", "pipesynth: interrupted\n")
     until(lambda: not members(job.pid))
-
-
-RUNS = re.compile("profile_command|spawn_main")
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Waits for something that happens sooner or later, however slow the machine."""
-    for _ in range(1200):
-        if holds():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen within a minute")
-
-
-def members(group: int) -> list[str]:
-    """The command lines of a process group."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):  # it may end meanwhile
-                if os.getpgid(int(entry.name)) == group:
-                    found.append((entry / "cmdline").read_text())
-    return found

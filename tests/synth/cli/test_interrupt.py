@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,11 +25,14 @@ LONG = "-P 8 -m 16 --placement v --costs 10,12,8,3 --memory 4 --time-limit 3000"
 """Stays open for far longer than any test runs."""
 MARK = "PIPESYNTH_TEST_MARK"
 
+Until = Callable[[Callable[[], bool]], None]
+
 
 class Job:
     """A command whose stderr is a terminal; `mark` finds every process that it starts."""
 
-    def __init__(self, *arguments: object, terminal: bool = True) -> None:
+    def __init__(self, *arguments: object, until: Until, terminal: bool = True) -> None:
+        self._until = until
         self.mark = uuid.uuid4().hex
         self.shown = ""
         self._reader, writer = pty.openpty() if terminal else os.pipe()
@@ -47,7 +49,7 @@ class Job:
 
     def see(self, *texts: str) -> None:
         """Wait until one of the texts was shown on stderr."""
-        until(lambda: any(text in self._read() for text in texts))
+        self._until(lambda: any(text in self._read() for text in texts))
 
     def _read(self) -> str:
         with contextlib.suppress(BlockingIOError, OSError):  # a terminal ends with an error
@@ -81,21 +83,12 @@ class Job:
         os.close(self._reader)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that happens sooner or later, however slow the machine."""
-    for _ in range(1200):
-        if holds():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen within a minute")
-
-
 @pytest.fixture
-def job() -> Iterator[Callable[..., Job]]:
+def job(until: Until) -> Iterator[Callable[..., Job]]:
     jobs: list[Job] = []
 
     def start(*arguments: object, terminal: bool = True) -> Job:
-        jobs.append(Job(*arguments, terminal=terminal))
+        jobs.append(Job(*arguments, until=until, terminal=terminal))
         return jobs[-1]
 
     yield start
@@ -109,7 +102,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 @pytest.mark.parametrize(
     ("solver", "running"), [("highs", "ILP"), ("highs", "CP-SAT"), ("cbc", "ILP")]
 )
-def test_ctrl_c_while_a_solver_runs(job, tmp_path, solver, running):
+def test_ctrl_c_while_a_solver_runs(job, until, tmp_path, solver, running):
     if running == "CP-SAT":
         pytest.importorskip("ortools")
     path = tmp_path / "best.json"
@@ -125,14 +118,14 @@ def test_ctrl_c_while_a_solver_runs(job, tmp_path, solver, running):
     until(lambda: not search.left)
 
 
-def test_a_command_that_is_killed_leaves_nothing_behind(job):
+def test_a_command_that_is_killed_leaves_nothing_behind(job, until):
     search = job("solve", *LONG.split())
     search.see("ILP", "CP-SAT")
     search.process.kill()
     until(lambda: not search.left)
 
 
-def test_ctrl_c_ends_a_frontier_after_the_current_point(job):
+def test_ctrl_c_ends_a_frontier_after_the_current_point(job, until):
     """Unit costs are proved at once on a straight pipeline, and stay open on a V with little room.
 
     What a placement that was not reached has to say is left out.

@@ -1,13 +1,9 @@
 """`pipesynth run`: the process it turns into, and what comes of it."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -81,28 +77,8 @@ def test_a_run_in_a_folder_with_modules_named_like_ours(schedule_file):
     assert (folder / "run.json").exists()
 
 
-def members(group: int) -> list[str]:
-    """The command lines of a process group."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):  # it may end meanwhile
-                if os.getpgid(int(entry.name)) == group:
-                    found.append((entry / "cmdline").read_text())
-    return found
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that happens sooner or later, however slow the machine."""
-    for _ in range(1200):
-        if holds():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen within a minute")
-
-
 @pytest.mark.dist
-def test_ctrl_c_ends_the_job(schedule_file):
+def test_ctrl_c_ends_the_job(schedule_file, until, members):
     job = command(
         schedule_file.parent, schedule_file, "--model", "sleep", "--tick-ms", "50", "--steps", "900"
     )
