@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from runtime.process import is_alive
 from synth.errors import PipesynthError
 
 _GRACE_S = 0.5  # a rank that loses its peer lets the peer speak first
+_TELLING_S = 5.0  # more than it takes to say why; a store or a pipe that hangs must not hold a rank
 TERMINATED = 143  # what shells report after SIGTERM
 
 
@@ -30,6 +32,7 @@ class FaultReporter:
         self.unfinished: Path | None = None
         """A folder that is being written and must not outlive a failure."""
         self._store: Any = None
+        self._ending = threading.Lock()
 
     def connect(self, store: Any) -> None:
         """Announces this rank to the others, through a store that outlives it."""
@@ -55,9 +58,13 @@ class FaultReporter:
         self._end(f"the job was stopped{dead or ' from outside'}", 1 if dead else TERMINATED)
 
     def _end(self, text: str, code: int) -> NoReturn:
+        # A rank that loses its peer is soon told to end as well, in another thread: the second of
+        # the two must not end the process while the first is about to say why.
+        first = self._ending.acquire(timeout=_TELLING_S)
         # Not sys.exit: leaving a group in order can wait for peers that are gone.
         try:
-            self._tell(text, code)
+            if first:
+                self._tell(text, code)
         finally:  # come what may: with the launcher, who reads what is told may be gone
             os._exit(code)
 

@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from torch import nn
 from runtime.agreement import agree, stage_facts
 from runtime.errors import PeerError
 from runtime.faults import TERMINATED
+from runtime.launch import EXIT_FILE
 from synth import catalog
 from synth.errors import UsageError
 from synth.files import save
@@ -187,6 +189,25 @@ def test_a_rank_ends_where_nobody_reads_what_it_says() -> None:
     finally:
         os.close(writer)
     assert ended.returncode == TERMINATED
+
+
+def test_a_rank_told_to_end_while_it_says_why_finishes_what_it_says(tmp_path: Path) -> None:
+    """As when a peer dies: the rank notices, and so does torchrun, which ends all others."""
+    script = (
+        "import threading; from runtime.faults import FaultReporter; r = FaultReporter(0, 1); "
+        "threading.Timer(0.2, r.terminate).start(); r.fail(RuntimeError('why'))"
+    )
+    os.mkfifo(tmp_path / "exit")  # holds up who writes to it until it is read
+    environment = os.environ | {EXIT_FILE: str(tmp_path / "exit")}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE, text=True
+    ) as rank:
+        with suppress(subprocess.TimeoutExpired):
+            rank.wait(timeout=2)
+        assert rank.poll() is None
+        assert (tmp_path / "exit").read_text() == "1"
+        _, said = rank.communicate(timeout=30)
+    assert (rank.returncode, said) == (1, "pipesynth: rank 0: RuntimeError: why\n")
 
 
 @pytest.mark.dist
