@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +28,8 @@ PREFIX = "pipesynth: "
 """Begins every line with which a rank reports why it failed."""
 
 _TORCHRUN_LOG = re.compile(r"[WEI]\d{4} ")
+_FAILURE = re.compile(r"^ +rank +: (\d+) .*\n +exitcode +: (-?\d+) \(pid: (\d+)\)", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last):"
 _KEPT_LINES = 40
 _GRACE_S = 5.0
 """How long the ranks have to end when one of them has failed; torchrun alone would give them 30."""
@@ -58,9 +60,27 @@ def main(argv: Sequence[str], ranks: int) -> int:
             return 0
         if exit_file.exists():
             return int(exit_file.read_text())
-        sys.stderr.writelines(held_back)
-        print(f"{PREFIX}torchrun ended with code {code}", file=sys.stderr)
+        why = first_death("".join(held_back))
+        if why is None:
+            sys.stderr.writelines(held_back)
+        print(f"{PREFIX}{why or f'torchrun ended with code {code}'}", file=sys.stderr)
         return 1
+
+
+def first_death(report: str) -> str | None:
+    """How the first rank ended, from torchrun's report of a job of which no rank said why.
+
+    The report ends with the failure that was seen first.
+    """
+    ended = _FAILURE.findall(report)
+    if not ended:
+        return None
+    rank, code, process = ended[-1]
+    if int(code) >= 0:
+        return f"rank {rank} (process {process}) ended with code {code}"
+    number = -int(code)
+    killed = f"rank {rank} (process {process}) was killed by {signal.Signals(number).name}"
+    return killed + (", as it is when memory runs out" if number == signal.SIGKILL else "")
 
 
 def torchrun(argv: Sequence[str], ranks: int) -> list[str]:
@@ -87,17 +107,33 @@ def _pass_on(errors: IO[str], on_failure: Callable[[], None]) -> deque[str]:
     """Copies what the ranks write until one has failed; returns the end of what was held back."""
     held_back: deque[str] = deque(maxlen=_KEPT_LINES)
     failed = False
-    for line in errors:
-        if line.startswith(PREFIX):
+    for block in _blocks(errors):
+        if block[0].startswith(PREFIX):
             if not failed:
                 on_failure()
             failed = True
-        elif failed or _TORCHRUN_LOG.match(line):
-            held_back.append(line)
+        elif failed or _TORCHRUN_LOG.match(block[0]) or "ChildFailedError" in block[-1]:
+            failed |= len(block) > 1  # torchrun has given up
+            held_back.extend(block)
             continue
-        sys.stderr.write(line)
+        sys.stderr.writelines(block)
         sys.stderr.flush()
     return held_back
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Tracebacks as a whole, up to the line that says what was raised; other lines one by one."""
+    traceback: list[str] = []
+    for line in lines:
+        if line.startswith(PREFIX) or not (traceback or line.startswith(_TRACEBACK)):
+            yield [line]
+            continue
+        traceback.append(line)
+        if not line.startswith((" ", _TRACEBACK)):
+            yield traceback
+            traceback = []
+    if traceback:
+        yield traceback
 
 
 def _end_soon(job: subprocess.Popen[str]) -> None:

@@ -299,6 +299,22 @@ def test_a_killed_rank_ends_the_job_at_once_and_is_named(plan: Path) -> None:
 
 
 @pytest.mark.dist
+def test_where_no_rank_is_left_to_speak_torchrun_is_heard(plan: Path) -> None:
+    with sleeping_job(plan) as (job, pids):
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)  # or one might speak before it is killed
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        code, lines = end_of(job, pids, within_s=20)
+    assert code == 1
+    assert len(lines) == 1, lines
+    ((rank, process),) = re.findall(
+        r"^pipesynth: rank (\d) \(process (\d+)\) was killed by SIGKILL, as it is when", lines[0]
+    )
+    assert pids[int(rank)] == int(process)
+
+
+@pytest.mark.dist
 @pytest.mark.slow
 def test_a_rank_that_stops_answering_ends_the_job_within_the_timeout(plan: Path) -> None:
     with sleeping_job(plan, "--timeout", "3") as (job, pids):
