@@ -4,17 +4,22 @@ Every instruction of the program is a prepared call. Messages arrive in buffers 
 sizes are known beforehand, and nothing is checked, counted or measured. F is a module call that
 records its graph, and BW what autograd makes of it. B and W are the three products and sums of a
 linear layer on their own, which is less than what any autograd does.
+
+With times, every op is padded to them as the stages of the two runtimes are: what such a step takes
+beyond its plan is the host's, gloo's and Python's part of what a runtime is seen to add.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from models.sleep import StageTimes, wait_until
 from runtime.autograd import backward
 from runtime.plan import Task, plan_rank
 from runtime.session import Session
@@ -26,8 +31,15 @@ from synth.schedule import Schedule
 class BareLoop:
     """One rank's program over square linear stages; `step` runs it once."""
 
-    def __init__(self, schedule: Schedule, session: Session, width: int) -> None:
-        self._rank = session.rank
+    def __init__(
+        self,
+        schedule: Schedule,
+        session: Session,
+        width: int,
+        times: Sequence[StageTimes] | None = None,
+    ) -> None:
+        self._times = times
+        self._ran: list[tuple[float, float]] = []
         self._group = dist.new_group()
         self._gloo = self._group._get_backend(session.device)
         program = lower(schedule)
@@ -44,14 +56,16 @@ class BareLoop:
         plan = plan_rank(schedule, program, session.rank)
         self._calls = [self._call(step) for step in plan.steps]
 
-    def step(self) -> None:
-        """Runs the program once."""
+    def step(self) -> tuple[float, float]:
+        """Runs the program once; returns when the first op started and the last one ended."""
+        self._ran.clear()
         for call in self._calls:
             call()
         for work in self._works.values():
             work.wait()
         self._works.clear()
         self._results.clear()
+        return self._ran[0][0], self._ran[-1][1]
 
     def close(self) -> None:
         """Gives the communicator back; all ranks have to."""
@@ -81,6 +95,7 @@ class BareLoop:
         kinds = {Kind.F: self._forward, Kind.B: self._inputs, Kind.W: self._weights}
         run = kinds.get(task.op.kind, self._fused)
         layer, key = self._layers[task.op.stage], (task.microbatch, task.op.stage)
+        padded_s = self._padded_s(task.op)
 
         def call() -> None:
             given = self._rows
@@ -92,11 +107,27 @@ class BareLoop:
                 given = self._buffers[feed.message]
                 for sent in feed.released:
                     self._works.pop(sent).wait()
+            start_s = time.monotonic()
             result = run(task, layer, key, given)
+            if padded_s > 0:
+                wait_until(start_s + padded_s)
+            self._ran.append((start_s, time.monotonic()))
             if result is not None:
                 self._results[task.node] = result
 
         return call
+
+    def _padded_s(self, op: Op) -> float:
+        """How long an op takes at least."""
+        if self._times is None:
+            return 0.0
+        times = self._times[op.stage]
+        by_kind = {
+            Kind.F: times.forward_ms,
+            Kind.B: times.backward_act_ms,
+            Kind.W: times.backward_wgt_ms,
+        }
+        return by_kind.get(op.kind, times.fused_ms) / 1e3
 
     def _forward(self, task: Task, layer: nn.Linear, key: tuple[int, int], given: Tensor) -> Tensor:
         given = given.detach().requires_grad_(task.reads is None)

@@ -2,15 +2,18 @@
 
     python benchmarks/runtime_overhead.py --devices 4 --microbatches 8
 
-For every schedule all ranks run the same order of ops twice, in the same processes: once in this
-runtime and once in torch's `_PipelineScheduleRuntime`. Every op is padded to a deadline of so many
-milliseconds after its start, so that `measured / ideal` shows what is added between ops.
+For every schedule all ranks run the same order of ops in the same processes, in this runtime and in
+torch's `_PipelineScheduleRuntime`. Every op is padded to a deadline of so many milliseconds after
+its start, so that `measured / ideal` shows what is added between ops. Part of it no runtime can
+avoid on a given host: `floor` is the same messages and the same layers in a bare loop
+(`runtime_floor.py`), padded alike.
 
 CPU time per op is that of all threads of all ranks, gloo's included, in steps of a tiny real model
-without padding. Part of it no runtime can avoid: `floor` is the same messages and the same layers
-in a bare loop (`runtime_floor.py`). `no model` is this runtime with stages that do nothing, which
-torch's does not allow. The four take turns of a few steps, the first of which does not count, so
-that whatever else the machine does meets all of them alike.
+without padding; `floor` is the bare loop again, and `no model` is this runtime with stages that do
+nothing, which torch's does not allow.
+
+All take turns of a few steps, the first of which does not count, so that whatever else the machine
+does meets all of them alike.
 
 Makespans are medians over the measured steps, from the first start to the last end on any rank.
 """
@@ -29,7 +32,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -47,71 +50,86 @@ from synth.solve import solve
 _TURN = 5  # steps that count before another runtime has its turn
 
 
+class Ran(NamedTuple):
+    """One step on one rank."""
+
+    start_s: float
+    end_s: float
+    cpu_s: float
+
+
 def measure(schedule: Schedule, session: Session, options: argparse.Namespace) -> dict[str, Any]:
     """All numbers of one schedule, in seconds; CPU times are per op."""
     times = stage_times(schedule.problem, None, options.tick_ms)
     idle = [StageTimes(0, 0, 0, 0)] * len(times)
-    makespans = {
-        name: makespan_s(make(schedule, session, times), session, options)
-        for name, make in (("ours", ours), ("torch", torchs))
-    }
-    runtimes = {
-        "floor": bare(schedule, session),
-        "idle": ours(schedule, session, idle),
-        "ours": ours(schedule, session, None),
-        "torch": torchs(schedule, session, None),
-    }
+    padded = in_turns(
+        {
+            "floor": bare(schedule, session, times),
+            "ours": ours(schedule, session, times),
+            "torch": torchs(schedule, session, times),
+        },
+        session,
+        warmup=options.warmup,
+        steps=options.steps,
+    )
+    unpadded = in_turns(
+        {
+            "floor": bare(schedule, session, None),
+            "idle": ours(schedule, session, idle),
+            "ours": ours(schedule, session, None),
+            "torch": torchs(schedule, session, None),
+        },
+        session,
+        warmup=options.warmup,
+        steps=options.cpu_steps,
+    )
     ops = sum(map(len, schedule.orders))
-    cpu = {name: used / ops for name, used in cpu_s(runtimes, session, options).items()}
     return {
         "ideal_s": planned_times(schedule, times)[0],
-        "makespan_s": makespans,
-        "cpu_per_op_s": cpu,
+        "makespan_s": {name: makespan_s(ran, session) for name, ran in padded.items()},
+        "cpu_per_op_s": {name: cpu_s(ran, session) / ops for name, ran in unpadded.items()},
     }
 
 
-def makespan_s(runtime: Runtime, session: Session, options: argparse.Namespace) -> float:
-    """Median time of a step."""
-    step, close = runtime
-    found = []
-    for number in range(options.warmup + options.steps):
-        session.barrier()
-        span = gathered(step(), session)
-        if number >= options.warmup:
-            found.append(max(end for _, end in span) - min(start for start, _ in span))
-    close()
-    return statistics.median(found)
-
-
-def cpu_s(
-    runtimes: dict[str, Runtime], session: Session, options: argparse.Namespace
-) -> dict[str, float]:
-    """Median CPU time of a step of each, of all ranks together."""
-    used: dict[str, list[float]] = {name: [] for name in runtimes}
+def in_turns(
+    runtimes: dict[str, Runtime], session: Session, *, warmup: int, steps: int
+) -> dict[str, list[Ran]]:
+    """Some steps of each, and closes them."""
+    ran: dict[str, list[Ran]] = {name: [] for name in runtimes}
     for step, _ in runtimes.values():
-        for _ in range(options.warmup):
+        for _ in range(warmup):
             step()
-    for _ in range(math.ceil(options.cpu_steps / _TURN)):
+    for _ in range(math.ceil(steps / _TURN)):
         for name, (step, _) in runtimes.items():
             for number in range(1 + _TURN):
                 session.barrier()
-                before = time.process_time()
-                step()
+                before_s = time.process_time()
+                start_s, end_s = step()
                 if number > 0:
-                    used[name].append(time.process_time() - before)
+                    ran[name].append(Ran(start_s, end_s, time.process_time() - before_s))
     for _, close in runtimes.values():
         close()
-    mine = tuple(statistics.median(times) for times in used.values())
-    every = zip(*gathered(mine, session), strict=True)
-    return dict(zip(used, map(sum, every), strict=True))
+    return ran
 
 
-def gathered(mine: tuple[float, ...], session: Session) -> list[tuple[float, ...]]:
-    """Every rank's numbers."""
+def makespan_s(ran: Sequence[Ran], session: Session) -> float:
+    """Median over the steps, all ranks together."""
+    starts = gathered([one.start_s for one in ran], session).amin(0)
+    ends = gathered([one.end_s for one in ran], session).amax(0)
+    return statistics.median((ends - starts).tolist())
+
+
+def cpu_s(ran: Sequence[Ran], session: Session) -> float:
+    """Median of a step on each rank, summed over ranks."""
+    return float(gathered([one.cpu_s for one in ran], session).quantile(0.5, dim=1).sum())
+
+
+def gathered(mine: Sequence[float], session: Session) -> torch.Tensor:
+    """Every rank's numbers, (ranks, numbers)."""
     numbers = torch.tensor(mine, dtype=torch.float64)
     every = [torch.empty_like(numbers) for _ in range(session.world)]
     dist.all_gather(every, numbers)
-    return [tuple(one.tolist()) for one in every]
+    return torch.stack(every)
 
 
 def schedules(options: argparse.Namespace) -> dict[str, Schedule]:
@@ -154,10 +172,11 @@ def report(name: str, found: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps({"schedule": name, **found}), flush=True)
         return
     ideal, cpu = found["ideal_s"], found["cpu_per_op_s"]
-    ratios = [found["makespan_s"][who] / ideal for who in ("ours", "torch")]
+    ratios = [found["makespan_s"][who] / ideal for who in ("floor", "ours", "torch")]
     used = [cpu[who] for who in ("floor", "idle", "ours", "torch")]
     print(
-        f"{name:<14}{ideal * 1e3:>7.0f}{ratios[0]:>8.3f}{ratios[1]:>8.3f}"
+        f"{name:<14}{ideal * 1e3:>7.0f}"
+        + "".join(f"{one:>8.3f}" for one in ratios)
         + "".join(f"{1e6 * one:>9.0f}" for one in used)
         + f"{cpu['ours'] / cpu['torch']:>9.2f}",
         flush=True,
@@ -181,8 +200,8 @@ def main(argv: Sequence[str]) -> int:
         print(
             f"P={options.devices} m={options.microbatches}, a tick is {options.tick_ms:g} ms; "
             f"torch {torch.__version__}, {os.cpu_count()} CPUs\n"
-            f"{'':<14}{'ideal':>7}{'measured/ideal':>16}{'CPU us per op':>36}{'ours to':>9}\n"
-            f"{'schedule':<14}{'ms':>7}{'ours':>8}{'torch':>8}"
+            f"{'':<14}{'ideal':>7}{'measured/ideal':>24}{'CPU us per op':>36}{'ours to':>9}\n"
+            f"{'schedule':<14}{'ms':>7}{'floor':>8}{'ours':>8}{'torch':>8}"
             f"{'floor':>9}{'no model':>9}{'ours':>9}{'torch':>9}{'torch':>9}",
             flush=True,
         )
