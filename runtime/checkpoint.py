@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -136,10 +137,23 @@ def latest(folder: Path) -> Path | None:
     return next(reversed(_whole(folder)), None)
 
 
-def clear_unfinished(folder: Path) -> None:
-    """Removes what was left when a whole machine went down while it wrote."""
-    for partial in folder.glob(".step-*"):
-        shutil.rmtree(partial, ignore_errors=True)
+def prepare(folder: Path) -> None:
+    """Makes the folder, and removes what was left when a whole machine went down while it wrote.
+
+    Raises:
+        FileError: nothing can be written there, which a training should not learn hours later.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for partial in folder.glob(".step-*"):
+            shutil.rmtree(partial, ignore_errors=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FileError(
+            f"{folder}: checkpoints cannot be written there: {error.strerror or error}; "
+            "choose another folder"
+        ) from error
 
 
 def _whole(folder: Path) -> list[Path]:

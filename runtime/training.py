@@ -134,7 +134,7 @@ class _Training:
         if folder is None:
             return 0
         if self.rank == 0:
-            checkpoint.clear_unfinished(folder)
+            checkpoint.prepare(folder)
         last = checkpoint.latest(folder)
         agree(self.store, "resume", self.rank, self.world, {"the last checkpoint": str(last)})
         if last is None:

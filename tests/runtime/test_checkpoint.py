@@ -82,8 +82,16 @@ def test_old_ones_go_and_the_last_is_found(tmp_path: Path, session: Session) -> 
         checkpoint.save(tmp_path, step, modules, None, FACTS, session, keep=2)
     checkpoint.unfinished(tmp_path, 200).mkdir()
     assert checkpoint.latest(tmp_path) == tmp_path / "step-00000100"
-    checkpoint.clear_unfinished(tmp_path)
+    checkpoint.prepare(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000010", "step-00000100"]
+
+
+def test_a_place_where_nothing_can_be_written_is_refused_beforehand(tmp_path: Path) -> None:
+    checkpoint.prepare(tmp_path / "not" / "there")
+    assert list((tmp_path / "not" / "there").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match="file/below: checkpoints cannot be written there: Not a"):
+        checkpoint.prepare(tmp_path / "file" / "below")
 
 
 def test_the_same_step_is_replaced(tmp_path: Path, session: Session) -> None:

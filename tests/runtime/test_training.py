@@ -151,6 +151,18 @@ def test_a_training_in_two_parts_is_that_in_one(plan: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.dist
+def test_checkpoints_that_cannot_be_written_stop_the_training_before_its_first_step(
+    plan: Path,
+) -> None:
+    refused = train(plan, "--checkpoint", plan / "below", "--log-every", 1)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"pipesynth: {plan}/below: checkpoints cannot be written there: Not a directory; "
+        "choose another folder\n"
+    )
+
+
+@pytest.mark.dist
 @pytest.mark.slow
 def test_checkpoints_of_another_training_are_refused(plan: Path, tmp_path: Path) -> None:
     folder = ("--checkpoint", tmp_path / "checkpoints")
