@@ -6,6 +6,7 @@ import importlib.util
 import math
 import os
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -31,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the golden files instead of comparing"
     )
+
+
+def pytest_configure() -> None:
+    """Lets programs that tests start hear Ctrl-C, which shells hide from what runs behind them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
