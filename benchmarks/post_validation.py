@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import traceback
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-import torch.distributed as dist
+from forked_ranks import run_ranks
 
 from models.sleep import PAYLOAD_BYTES, SleepStage
 from runtime.clipping import ClippedOptimizer
@@ -30,7 +28,7 @@ from runtime.pipeline import Pipeline
 from runtime.planned import stage_times
 from runtime.post_validation import PostValidatedOptimizer
 from runtime.process import prefer_this_process, sharpen_sleep
-from runtime.session import Session, connect
+from runtime.session import Session
 from synth import catalog
 from synth.problem import make_problem
 from synth.schedule import Certificate, Schedule, makespan
@@ -46,9 +44,15 @@ def main(argv: Sequence[str]) -> int:
     options = _parser().parse_args(argv)
     schedules = [_schedule(name, options.P, options.m) for name in options.names or NAMES]
     with TemporaryDirectory() as name:
-        if not _run_ranks(schedules, options, Path(name)):
+        folder = Path(name)
+
+        def rank(session: Session) -> None:
+            times = [_measure(one, options, session) for one in schedules]
+            (folder / f"{session.rank}.json").write_text(json.dumps(times))
+
+        if not run_ranks(options.P, folder, rank, TIMEOUT_S):
             return 1
-        ranks = [json.loads((Path(name) / f"{r}.json").read_text()) for r in range(options.P)]
+        ranks = [json.loads((folder / f"{r}.json").read_text()) for r in range(options.P)]
     print(f"{options.P} devices, {options.m} micro-batches, {options.tick_ms:g} ms per tick")
     print("schedule   makespan ms   synchronous    span ms     early   of span   of synchronous")
     for number, schedule in enumerate(schedules):
@@ -77,29 +81,6 @@ def _schedule(name: str, devices: int, microbatches: int) -> Schedule:
     problem = make_problem(devices, microbatches, placement=family.placement)
     timeline = earliest(problem, family.orders(problem))
     return Schedule(name, problem, timeline, Certificate(makespan(timeline), 0, "none"))
-
-
-def _run_ranks(schedules: Sequence[Schedule], options: argparse.Namespace, folder: Path) -> bool:
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    torch.set_num_threads(1)
-    children = []
-    for rank in range(options.P):
-        child = os.fork()
-        if child == 0:
-            try:
-                os.environ.update(RANK=str(rank), WORLD_SIZE=str(options.P))
-                own = dist.TCPStore("127.0.0.1", store.port, is_master=False)
-                session = connect(options.P, device="cpu", timeout_s=TIMEOUT_S, store=own)
-                times = [_measure(one, options, session) for one in schedules]
-                (folder / f"{rank}.json").write_text(json.dumps(times))
-                session.barrier()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return not any(codes)
 
 
 def _measure(schedule: Schedule, options: argparse.Namespace, session: Session) -> list[float]:

@@ -28,7 +28,6 @@ import statistics
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,17 +35,19 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from forked_ranks import run_ranks
 from runtime_sides import Runtime, bare, ours, torchs
 
 from models.sleep import StageTimes
 from runtime.planned import planned_times, stage_times
 from runtime.process import prefer_this_process, sharpen_sleep
-from runtime.session import Session, connect
+from runtime.session import Session
 from synth.catalog import build
 from synth.problem import make_problem
 from synth.schedule import Schedule
 from synth.solve import solve
 
+TIMEOUT_S = 60
 _TURN = 5  # steps that count before another runtime has its turn
 
 
@@ -150,20 +151,13 @@ def schedules(options: argparse.Namespace) -> dict[str, Schedule]:
     return found
 
 
-def run_rank(
-    rank: int, chosen: dict[str, Schedule], options: argparse.Namespace, out: Path
-) -> None:
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(options.devices))
-    store = dist.FileStore(str(out / "store"), options.devices)
-    session = connect(options.devices, device="cpu", timeout_s=60, store=store)
+def run_rank(session: Session, chosen: dict[str, Schedule], options: argparse.Namespace) -> None:
     sharpen_sleep()
     prefer_this_process()
     for name, schedule in chosen.items():
         found = measure(schedule, session, options)
-        if rank == 0:
+        if session.rank == 0:
             report(name, found, as_json=options.json)
-    session.barrier()
-    session.close()
 
 
 def report(name: str, found: dict[str, Any], *, as_json: bool) -> None:
@@ -194,7 +188,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--schedules", default="1f1b,zb-h1,zb-v,interleaved:2,solved")
     parser.add_argument("--json", action="store_true", help="one JSON object per schedule")
     options = parser.parse_args(argv)
-    torch.set_num_threads(1)
     chosen = schedules(options)
     if not options.json:
         print(
@@ -206,22 +199,13 @@ def main(argv: Sequence[str]) -> int:
             flush=True,
         )
     with tempfile.TemporaryDirectory() as folder:
-        # torch is imported once and the ranks are forks.
-        children = [fork(rank, chosen, options, Path(folder)) for rank in range(options.devices)]
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return max(code != 0 for code in codes)
-
-
-def fork(rank: int, chosen: dict[str, Schedule], options: argparse.Namespace, out: Path) -> int:
-    child = os.fork()
-    if child:
-        return child
-    try:
-        run_rank(rank, chosen, options, out)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
+        fine = run_ranks(
+            options.devices,
+            Path(folder),
+            lambda session: run_rank(session, chosen, options),
+            TIMEOUT_S,
+        )
+    return 0 if fine else 1
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 from runtime import launch
 from runtime.__main__ import main as run
 
+FORKING_S = 0.2
 AT_CALL = 27  # of the op concerned: in the seventh step of four micro-batches
 
 
@@ -84,7 +86,12 @@ def differing(arguments: list[str], fault: str) -> list[str]:
 
 
 def rank(planted: str, *arguments: str) -> None:
-    """One rank; ends with its exit code."""
+    """One rank; ends with its exit code.
+
+    It starts once its siblings are forked: a connection keeps a thread of the launcher's store
+    busy, and a fork at that moment would wait for ever for the locks which that thread holds.
+    """
+    time.sleep(FORKING_S)
     given = list(arguments)
     fault, _, where = planted.partition("@")
     if os.environ["RANK"] == where and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
