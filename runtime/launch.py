@@ -44,6 +44,7 @@ def main(argv: Sequence[str], ranks: int) -> int:
             env=_environment(exit_file),
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",  # ranks may write anything
             preexec_fn=end_with_parent,
         )
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -40,9 +40,11 @@ PROBLEMS: dict[str, str] = {
     "c1-p4-m8-k3": f"-P 4 -m 8 --memory 3 {C1}",
     "c2-p4-m8-k3": f"-P 4 -m 8 --memory 3 {C2}",
     "c5-p4-m8-k3": f"-P 4 -m 8 --memory 3 {C5}",
-    "c1-p8-m16-k8": f"-P 8 -m 16 --memory 8 {C1}",
-    "c5-p8-m16-k8": f"-P 8 -m 16 --memory 8 {C5}",
+    **{f"c1-p8-m16-k{k}": f"-P 8 -m 16 --memory {k} {C1}" for k in (6, 8)},
+    **{f"c5-p8-m16-k{k}": f"-P 8 -m 16 --memory {k} {C5}" for k in (6, 8)},
     **{f"v-p4-m8-k{k}": f"-P 4 -m 8 --memory {k} --placement v" for k in (2, 3, 4)},
+    **{f"v-p8-m16-k{k}": f"-P 8 -m 16 --memory {k} --placement v" for k in (4, 6, 8)},
+    **{f"v-p8-m24-k{k}": f"-P 8 -m 24 --memory {k} --placement v" for k in (4, 5, 8)},
     **{
         f"bidirectional-p4-m8-k{k}": f"-P 4 -m 8 --memory {k} --placement bidirectional"
         for k in (3, 4)

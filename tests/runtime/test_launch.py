@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import pytest
 
@@ -72,3 +74,13 @@ def test_after_a_ranks_reason_nothing_is_passed_on(capsys: pytest.CaptureFixture
     _pass_on(io.StringIO(written), on_failure=lambda: called.append(1))
     assert capsys.readouterr().err == reason
     assert called == [1]
+
+
+def test_ranks_may_write_what_is_no_text() -> None:
+    rank = [sys.executable, "-c", r"import os; os.write(2, b'caf\xe9\n')"]
+    script = (
+        f"import sys; from runtime import launch; launch.torchrun = lambda argv, ranks: {rank}; "
+        "sys.exit(launch.main([], 1))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "caf\ufffd\n".encode())
