@@ -113,10 +113,12 @@ def _pass_on(errors: IO[str], on_failure: Callable[[], None]) -> deque[str]:
             if not failed:
                 on_failure()
             failed = True
-        elif failed or _TORCHRUN_LOG.match(block[0]) or "ChildFailedError" in block[-1]:
-            failed |= len(block) > 1  # torchrun has given up
-            held_back.extend(block)
-            continue
+        else:
+            # With such a traceback torchrun gives up; what follows is its report.
+            failed = failed or (len(block) > 1 and "ChildFailedError" in block[-1])
+            if failed or _TORCHRUN_LOG.match(block[0]):
+                held_back.extend(block)
+                continue
         sys.stderr.writelines(block)
         sys.stderr.flush()
     return held_back

@@ -54,7 +54,15 @@ def test_a_job_that_never_had_ranks_has_no_first_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "ranks", ["", "loading\n", A_RANKS_OWN, f"loading\n{A_RANKS_OWN}\nstep 1\n", A_RANKS_OWN * 2]
+    "ranks",
+    [
+        "",
+        "loading\n",
+        "no ChildFailedError\n",
+        A_RANKS_OWN,
+        f"loading\n{A_RANKS_OWN}\nstep 1\n",
+        A_RANKS_OWN * 2,
+    ],
 )
 def test_what_ranks_write_is_passed_on_and_what_torchrun_adds_is_not(
     ranks: str, capsys: pytest.CaptureFixture[str]
