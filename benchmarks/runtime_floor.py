@@ -1,7 +1,7 @@
 """What a step costs without any runtime: its messages on gloo and its layers, in one bare loop.
 
 Every instruction of the program is a prepared call. Messages arrive in buffers of their own, whose
-sizes are known beforehand, and nothing is checked, counted or measured. F is a module call that
+sizes are known beforehand, and nothing is checked or counted. F is a module call that
 records its graph, and BW what autograd makes of it. B and W are the three products and sums of a
 linear layer on their own, which is less than what any autograd does.
 
@@ -92,10 +92,17 @@ class BareLoop:
         return send
 
     def _compute(self, task: Task) -> Callable[[], None]:
-        kinds = {Kind.F: self._forward, Kind.B: self._inputs, Kind.W: self._weights}
-        run = kinds.get(task.op.kind, self._fused)
+        kinds: dict[Kind, tuple[Callable[..., Tensor | None], str]] = {
+            Kind.F: (self._forward, "forward_ms"),
+            Kind.B: (self._inputs, "backward_act_ms"),
+            Kind.W: (self._weights, "backward_wgt_ms"),
+            Kind.BW: (self._fused, "fused_ms"),
+        }
+        run, prescribed = kinds[task.op.kind]
         layer, key = self._layers[task.op.stage], (task.microbatch, task.op.stage)
-        padded_s = self._padded_s(task.op)
+        padded_s = 0.0
+        if self._times is not None:
+            padded_s = getattr(self._times[task.op.stage], prescribed) / 1e3
 
         def call() -> None:
             given = self._rows
@@ -116,18 +123,6 @@ class BareLoop:
                 self._results[task.node] = result
 
         return call
-
-    def _padded_s(self, op: Op) -> float:
-        """How long an op takes at least."""
-        if self._times is None:
-            return 0.0
-        times = self._times[op.stage]
-        by_kind = {
-            Kind.F: times.forward_ms,
-            Kind.B: times.backward_act_ms,
-            Kind.W: times.backward_wgt_ms,
-        }
-        return by_kind.get(op.kind, times.fused_ms) / 1e3
 
     def _forward(self, task: Task, layer: nn.Linear, key: tuple[int, int], given: Tensor) -> Tensor:
         given = given.detach().requires_grad_(task.reads is None)
