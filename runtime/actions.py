@@ -111,8 +111,6 @@ class _Preparation:
             return lambda held: held.results.pop(number)
         wait, release = self._setup.transport.wait, self._setup.transport.release
         message, released = feed.message, feed.released
-        if not released:
-            return lambda held: wait(message)
 
         def take(held: Held) -> Values:
             values = wait(message)

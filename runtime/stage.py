@@ -111,13 +111,13 @@ class ModuleStage:
     ) -> Values:
         """F: see `Stage`."""
         deferral = Deferral() if split else None
-        mode = None if self.compiled else deferral
-        if mode is None and self.autocast is None:
-            result = self._result(inputs, target)
-        else:
-            with self.autocast or _NOTHING, mode or _NOTHING:
-                result = self._result(inputs, target)
-        outputs = (result,) if isinstance(result, Tensor) else self._as_values(result)
+        mode = _NOTHING if deferral is None or self.compiled else deferral
+        with self.autocast or _NOTHING, mode:
+            result = self.module(**inputs) if isinstance(inputs, dict) else self.module(*inputs)
+            if self.loss is not None:
+                assert target is not None, "the last stage needs a target"
+                result = self.loss(result, target)
+        outputs = self._as_values(result)
         self._running[microbatch] = _Running(inputs, outputs, deferral)
         if deferral is not None and self.unsplit is None:
             self.unsplit = tuple(unsplit(self.module, deferral))
@@ -154,15 +154,9 @@ class ModuleStage:
         trained = (p for p in self.module.parameters() if p.requires_grad)
         return [gradient_of(p) for p in trained if p not in self.elsewhere]
 
-    def _result(self, inputs: Inputs, target: Values | Tensor | None) -> Any:
-        """Of the module, or of the loss behind it."""
-        result = self.module(**inputs) if isinstance(inputs, dict) else self.module(*inputs)
-        if self.loss is None:
-            return result
-        assert target is not None, "the last stage needs a target"
-        return self.loss(result, target)
-
     def _as_values(self, result: Any) -> Values:
+        if isinstance(result, Tensor):
+            return (result,)
         return as_values(result, f"what {type(self.module).__name__} returns")
 
 
