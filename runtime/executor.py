@@ -11,7 +11,7 @@ from torch import Tensor
 from runtime.actions import Action, Held, Setup, prepare
 from runtime.errors import PlanError
 from runtime.gate import Cut, Gate
-from runtime.plan import InFlight
+from runtime.plan import InFlight, Task
 from runtime.values import Values
 from synth.op import Op
 
@@ -53,7 +53,9 @@ class Executor:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._actions = prepare(setup)
+        self._held = Held()
+        self._actions = prepare(setup, self._held)
+        self._ops = tuple(step.op for step in setup.plan.steps if isinstance(step, Task))
 
     def step(self, batch: Batch, gate: Gate | None = None) -> StepResult:
         """Runs the program once; what comes before the gate twice, if it does not let it pass.
@@ -62,7 +64,7 @@ class Executor:
             PeerError: another rank is gone or does not answer in time.
             PlanError: shapes changed, or more is held than the plan allows.
         """
-        held = self._begin(batch)
+        self._begin(batch)
         transport, clock = self._setup.transport, self._setup.clock
         transport.begin(batch.signature)
         clock.start()
@@ -70,50 +72,49 @@ class Executor:
         if gate is not None:
             position = gate.cut.position
             gate.begin()
-            _run(self._actions[:position], held)
+            _run(self._actions[:position])
             if not gate.passes():
                 self._discard(gate.cut)
-                held = self._begin(batch)
+                self._begin(batch)
                 clock.start()
-                _run(self._actions[:position], held)
-        _run(self._actions[position:], held)
+                _run(self._actions[:position])
+        _run(self._actions[position:])
         transport.finish()
-        return self._finish(held)
+        return self._finish()
 
-    def _begin(self, batch: Batch) -> Held:
+    def _begin(self, batch: Batch) -> None:
         # The loss of the step is the mean over the micro-batches.
-        return Held(batch.inputs, batch.targets, batch.loss_scale / self._setup.plan.microbatches)
+        loss_gradient = batch.loss_scale / self._setup.plan.microbatches
+        self._held.begin(batch.inputs, batch.targets, loss_gradient)
 
     def _discard(self, cut: Cut) -> None:
         """Forgets what has been computed before the gate and takes in what is under way."""
         transport = self._setup.transport
         for stage in self._setup.stages.values():
             stage.discard()
-        for message in cut.posted:
-            transport.wait(message)
-        for message in cut.surplus:
-            transport.post(message)
-            transport.wait(message)
+        for receiver in map(transport.receiver, cut.posted):
+            receiver.wait()
+        for receiver in map(transport.receiver, cut.surplus):
+            receiver.post()
+            receiver.wait()
         transport.finish()
 
-    def _finish(self, held: Held) -> StepResult:
+    def _finish(self) -> StepResult:
         """Reads the clock; makes sure that nothing is left behind."""
+        held = self._held
         if held.results or held.until_backward or held.until_weights:
             raise PlanError(
                 f"rank {self._setup.plan.rank} ends the step with {len(held.results)} results and "
                 f"{held.until_weights} micro-batches left over"
             )
-        ops = [op for op, _, _ in held.marks]
-        clock = self._setup.clock
-        starts = clock.seconds([start for _, start, _ in held.marks])
-        ends = clock.seconds([end for _, _, end in held.marks])
+        times_s = self._setup.clock.seconds(held.marks)
         return StepResult(
             held.losses,
-            tuple(map(RanOp, ops, starts, ends)),
+            tuple(map(RanOp, self._ops, times_s[::2], times_s[1::2])),
             InFlight(held.most_until_backward, held.most_until_weights),
         )
 
 
-def _run(actions: Sequence[Action], held: Held) -> None:
+def _run(actions: Sequence[Action]) -> None:
     for act in actions:
-        act(held)
+        act()

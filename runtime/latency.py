@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.sleep import wait_until
-from runtime.transport import Transport
+from runtime.transport import Receiver, Sender, Transport
 from runtime.values import Values, tensors
 from synth.lower import Message
 
@@ -24,23 +24,47 @@ class SlowTransport:
     def __init__(self, inner: Transport, latency_s: float) -> None:
         self._inner = inner
         self._latency_s = latency_s
+        self.ahead = inner.ahead
         self.begin = inner.begin
-        self.post = inner.post
-        self.release = inner.release
         self.finish = inner.finish
         self.close = inner.close
 
-    def wait(self, message: Message) -> Values:
+    def receiver(self, message: Message) -> Receiver:
         """See `Transport`."""
-        *values, stamp = tensors(self._inner.wait(message))
-        wait_until(stamp.item() + self._latency_s)
-        return tuple(values)
+        return _SlowReceiver(self._inner.receiver(message), self._latency_s)
 
-    def send(self, message: Message, values: Values) -> None:
+    def sender(self, message: Message) -> Sender:
         """See `Transport`."""
-        stamp = torch.tensor(time.monotonic(), dtype=torch.float64)
-        self._inner.send(message, (*tensors(values), stamp))
+        return _StampingSender(self._inner.sender(message))
 
     def reduce(self, ranks: tuple[int, ...], tensors: Sequence[Tensor]) -> None:
         """See `Transport`."""
         self._inner.reduce(ranks, tensors)
+
+
+class _SlowReceiver:
+    """See `Receiver`."""
+
+    def __init__(self, inner: Receiver, latency_s: float) -> None:
+        self._inner = inner
+        self._latency_s = latency_s
+        self.post = inner.post
+
+    def wait(self) -> Values:
+        """See `Receiver`."""
+        *values, stamp = tensors(self._inner.wait())
+        wait_until(stamp.item() + self._latency_s)
+        return tuple(values)
+
+
+class _StampingSender:
+    """See `Sender`."""
+
+    def __init__(self, inner: Sender) -> None:
+        self._inner = inner
+        self.release = inner.release
+
+    def send(self, values: Values) -> None:
+        """See `Sender`."""
+        stamp = torch.tensor(time.monotonic(), dtype=torch.float64)
+        self._inner.send((*tensors(values), stamp))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from runtime.actions import Setup
 from runtime.agreement import agree, schedule_facts, stage_facts
+from runtime.ahead import post_ahead
 from runtime.device import Clock, make_clock
 from runtime.dividing import divide
 from runtime.executor import Batch, Executor, StepResult
@@ -23,7 +24,7 @@ from runtime.stage import Loss, ModuleStage, Stage, gradient_of
 from runtime.supported import require_chain
 from runtime.ties import Tie, bind
 from runtime.transport import GroupTransport, Transport
-from runtime.values import Values, as_values, by_stage, cut, samples, shape_of, tensors
+from runtime.values import Values, as_values, by_stage, cut, layout, samples, shape_of, tensors
 from synth.errors import UsageError
 from synth.load import load_valid
 from synth.lower import Program, Reduce, lower
@@ -102,6 +103,7 @@ class Pipeline:
         self.tied = bind(ties, self.modules)
         """This rank's tied parameters, by the stages that they connect."""
         self._forgotten = 0
+        self._signatures: dict[Hashable, str] = {}
         self._align_ties()
 
     @property
@@ -138,17 +140,29 @@ class Pipeline:
         if targets is None:
             inputs, targets = inputs
         given, wanted = by_stage(inputs, self._first_stages), as_values(targets, "targets")
-        count = self.plan.microbatches
-        for values in (*given.values(), wanted):
-            if samples(values) < count:
-                raise UsageError(f"{samples(values)} samples cannot fill {count} micro-batches")
+        signature = self._signature((*given.values(), wanted))
         cut_inputs = [part for n in self.plan.first_stages for part in self._cut(given[n])]
         cut_targets: list[Any] = self._cut(wanted) if self.plan.reads_targets else []
         if isinstance(targets, Tensor):
             cut_targets = [tensors(values)[0] for values in cut_targets]
-        shapes = " ".join(map(shape_of, (*given.values(), wanted)))
-        signature = f"{self._forgotten} {shapes}"
         return self._executor.step(Batch(cut_inputs, cut_targets, loss_scale, signature), self.gate)
+
+    def _signature(self, batch: Sequence[Values]) -> str:
+        """What the shapes inside a step depend on, as text.
+
+        Raises:
+            UsageError: fewer samples than micro-batches, or tensors that do not agree.
+        """
+        layouts = tuple(map(layout, batch))
+        if (found := self._signatures.get(layouts)) is not None:
+            return found
+        count = self.plan.microbatches
+        for values in batch:
+            if samples(values) < count:
+                raise UsageError(f"{samples(values)} samples cannot fill {count} micro-batches")
+        shapes = " ".join(map(shape_of, batch))
+        signature = self._signatures[layouts] = f"{self._forgotten} {shapes}"
+        return signature
 
     def forget_shapes(self) -> None:
         """Makes the next step find out the shapes of all messages; to be called on every rank.
@@ -156,6 +170,7 @@ class Pipeline:
         Needed where they depend on more than the shapes of the batch, such as on what is frozen.
         """
         self._forgotten += 1
+        self._signatures.clear()
 
     def close(self) -> None:
         """Gives the channels back; for jobs that make several pipelines one after another."""
@@ -163,7 +178,11 @@ class Pipeline:
 
     @cached_property
     def _executor(self) -> Executor:
-        return Executor(Setup(self.plan, self.stages, self._transport, self._clock, self._shared))
+        plan = self.plan
+        if self._transport.ahead:
+            kept = 0 if self.gate is None else self.gate.cut.position
+            plan = post_ahead(plan, self.program.buffers(plan.rank), kept)
+        return Executor(Setup(plan, self.stages, self._transport, self._clock, self._shared))
 
     def _cut(self, values: Values) -> list[Values]:
         return cut(values, self.plan.microbatches, self.session.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import torch
@@ -27,7 +28,7 @@ class BufferPool:
         self.unplanned = 0
         """Messages for which there was no room in the pool."""
         self._device = device
-        self._buffers: list[_Buffer] = []
+        self._buffers: deque[_Buffer] = deque()
 
     @property
     def held_bytes(self) -> int:
@@ -36,17 +37,21 @@ class BufferPool:
 
     def take(self, spec: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
         """New tensors of these shapes, on memory that nobody uses."""
-        for buffer in self._buffers:
-            if buffer.fits(spec) and buffer.free:
-                return buffer.lend()
-        if len(self._buffers) == self.size:
-            other = next((buffer for buffer in self._buffers if buffer.free), None)
+        buffers = self._buffers
+        for _ in range(len(buffers)):
+            buffer = buffers[0]
+            buffers.rotate(-1)  # the one that was lent first is the likeliest to be free
+            if (spec is buffer.spec or _layout(spec) == buffer.layout) and buffer.free:
+                return buffer.fresh()
+        if len(buffers) == self.size:
+            other = next((buffer for buffer in buffers if buffer.free), None)
             if other is None:
                 self.unplanned += 1
                 return self._allocate(spec)
-            self._buffers.remove(other)  # of a batch of another shape
-        self._buffers.append(_Buffer(spec, self._allocate(spec)))
-        return self._buffers[-1].lend()
+            buffers.remove(other)  # of a batch of another shape
+        buffer = _Buffer(spec, self._allocate(spec))
+        buffers.append(buffer)
+        return buffer.fresh()
 
     def _allocate(self, spec: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
         return tuple(torch.empty(one.shape, dtype=one.dtype, device=self._device) for one in spec)
@@ -56,28 +61,21 @@ class _Buffer:
     """The memory of one message."""
 
     def __init__(self, spec: Sequence[TensorSpec], tensors: tuple[Tensor, ...]) -> None:
+        self.spec = spec
+        self.layout = _layout(spec)
         self.tensors = tensors
-        self._spec = spec
-        self._layout = _layout(spec)
         self._storages = [tensor.untyped_storage() for tensor in tensors]
-        handles = [storage._cdata for storage in self._storages]
-        self._alone = [(handle, _owners(handle)) for handle in handles]
-
-    def fits(self, spec: Sequence[TensorSpec]) -> bool:
-        """Whether messages like this have the same layout."""
-        return spec is self._spec or _layout(spec) == self._layout
+        self._handles = [storage._cdata for storage in self._storages]
+        self._alone = list(map(_owners, self._handles))
 
     @property
     def free(self) -> bool:
         """Whether nothing but this buffer owns the memory."""
-        for handle, alone in self._alone:  # noqa: SIM110, asked for every message
-            if _owners(handle) != alone:
-                return False
-        return True
+        return list(map(_owners, self._handles)) == self._alone
 
-    def lend(self) -> tuple[Tensor, ...]:
-        """Fresh tensors, without the history of those lent before."""
-        return tuple([tensor.detach() for tensor in self.tensors])
+    def fresh(self) -> tuple[Tensor, ...]:
+        """New tensors on the memory, without the history of those lent before."""
+        return tuple(map(Tensor.detach, self.tensors))
 
 
 def _layout(spec: Sequence[TensorSpec]) -> list[tuple[tuple[int, ...], torch.dtype]]:

@@ -14,7 +14,7 @@ class Shapes:
     """The specs of messages, which their sender writes to the store and their receiver reads."""
 
     def __init__(self, rank: int, store: Any) -> None:
-        self.known: dict[Message, Spec] = {}
+        self._known: dict[Message, Spec] = {}
         """Under the signature of the step that runs."""
         self._rank = rank
         self._store = store
@@ -22,29 +22,25 @@ class Shapes:
         self._of: dict[str, dict[Message, Spec]] = {}
         self._equal: dict[Spec, Spec] = {}
 
-    def begin(self, signature: str) -> None:
-        """Starts a step."""
-        self.known = self._of.setdefault(signature, {})
+    def begin(self, signature: str) -> dict[Message, Spec]:
+        """Starts steps of a signature; returns what is known under it."""
+        self._known = self._of.setdefault(signature, {})
         self._signature = signature
+        return self._known
 
     def publish(self, message: Message, values: Values) -> Spec:
         """Tells the receiver what a message looks like."""
-        self.known[message] = spec = Spec.of(values)
+        self._known[message] = spec = Spec.of(values)
         self._store.set(self._key(message), spec.written())
         return spec
 
-    def check(self, message: Message, spec: Spec, values: Values) -> None:
-        """Refuses what the receiver does not expect.
-
-        Raises:
-            PlanError: the values are not as those published before.
-        """
-        if not spec.fits(values):
-            raise PlanError(
-                f"rank {self._rank}: {message.producer} gives {Spec.of(values)}, before it gave "
-                f"{spec} for a batch of the same shape; call forget_shapes() on every rank "
-                "when that changes"
-            )
+    def changed(self, message: Message, spec: Spec, values: Values) -> PlanError:
+        """What to raise where values are not as those published before."""
+        return PlanError(
+            f"rank {self._rank}: {message.producer} gives {Spec.of(values)}, before it gave "
+            f"{spec} for a batch of the same shape; call forget_shapes() on every rank "
+            "when that changes"
+        )
 
     def learn(self, message: Message) -> Spec:
         """The spec of a message to this rank; waits for its sender where it is not known yet.
@@ -52,13 +48,13 @@ class Shapes:
         Raises:
             RuntimeError: the sender does not publish it in time.
         """
-        spec = self.known.get(message)
+        spec = self._known.get(message)
         if spec is None:
             key = self._key(message)
             spec = Spec.read(self._store.get(key))
             self._store.delete_key(key)  # nobody else needs it
             # One object for all that are equal, which makes them quick to compare.
-            spec = self.known[message] = self._equal.setdefault(spec, spec)
+            spec = self._known[message] = self._equal.setdefault(spec, spec)
         return spec
 
     def _key(self, message: Message) -> str:

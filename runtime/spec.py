@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -29,6 +29,11 @@ class Spec:
 
     tensors: tuple[TensorSpec, ...]
     names: tuple[str, ...] | None
+    has_complex: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Asked for every message.
+        object.__setattr__(self, "has_complex", any(t.dtype.is_complex for t in self.tensors))
 
     @staticmethod
     def of(values: Values) -> Spec:

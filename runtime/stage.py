@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from runtime.autograd import backward
 from runtime.deferred import Deferral, unsplit
-from runtime.values import Gradients, Inputs, Values, as_values, expecting, renewed, tensors
+from runtime.values import Gradients, Inputs, Values, as_values, renewed, tensors
 
 Loss = Callable[[Any, Any], Tensor]
 """Mean loss of (what the last stage returns, target)."""
@@ -60,13 +59,8 @@ class Stage(Protocol):
         """What has to be added up over the ranks that hold a replica of this stage, in place."""
 
 
-@dataclass(slots=True)  # not frozen, as one is made per F
-class _Running:
-    """A micro-batch between its F and its B."""
-
-    inputs: Inputs
-    outputs: Values
-    deferral: Deferral | None
+_Running = tuple[Inputs, tuple[Tensor, ...], Deferral | None]
+"""A micro-batch between its F and its B: inputs, and those outputs that expect a gradient."""
 
 
 class ModuleStage:
@@ -111,28 +105,34 @@ class ModuleStage:
     ) -> Values:
         """F: see `Stage`."""
         deferral = Deferral() if split else None
-        mode = _NOTHING if deferral is None or self.compiled else deferral
-        with self.autocast or _NOTHING, mode:
-            result = self.module(**inputs) if isinstance(inputs, dict) else self.module(*inputs)
-            if self.loss is not None:
-                assert target is not None, "the last stage needs a target"
-                result = self.loss(result, target)
-        outputs = self._as_values(result)
-        self._running[microbatch] = _Running(inputs, outputs, deferral)
+        if deferral is None and self.autocast is None:
+            result = self._call(inputs, target)
+        else:
+            mode = _NOTHING if deferral is None or self.compiled else deferral
+            with self.autocast or _NOTHING, mode:
+                result = self._call(inputs, target)
+        outputs = (result,) if isinstance(result, Tensor) else self._as_values(result)
         if deferral is not None and self.unsplit is None:
             self.unsplit = tuple(unsplit(self.module, deferral))
-        return renewed(
-            outputs, [t.detach().requires_grad_(t.requires_grad) for t in tensors(outputs)]
-        )
+        passed_on: list[Tensor] = []
+        with_graph: list[Tensor] = []
+        for tensor in tensors(outputs):
+            leaf = tensor.detach()
+            if tensor.requires_grad:
+                leaf.requires_grad_()
+                with_graph.append(tensor)
+            passed_on.append(leaf)
+        self._running[microbatch] = inputs, tuple(with_graph), deferral
+        return renewed(outputs, passed_on)
 
     def backward_act(self, microbatch: int, gradients: Gradients) -> PassedOn:
         """B: see `Stage`. What F kept is free afterwards, but for the layers' inputs."""
-        running = self._running.pop(microbatch)
-        assert running.deferral is not None, "B after a forward that was not split"
-        if outputs := expecting(running.outputs):
-            running.deferral.backward(outputs, gradients)
-        self._owed[microbatch] = running.deferral
-        return self._gradients_of(running.inputs)
+        inputs, outputs, deferral = self._running.pop(microbatch)
+        assert deferral is not None, "B after a forward that was not split"
+        if outputs:
+            deferral.backward(outputs, gradients)
+        self._owed[microbatch] = deferral
+        return self._gradients_of(inputs)
 
     def backward_wgt(self, microbatch: int) -> None:
         """W: see `Stage`."""
@@ -140,10 +140,10 @@ class ModuleStage:
 
     def backward(self, microbatch: int, gradients: Gradients) -> PassedOn:
         """BW: see `Stage`."""
-        running = self._running.pop(microbatch)
-        if outputs := expecting(running.outputs):
+        inputs, outputs, _ = self._running.pop(microbatch)
+        if outputs:
             backward(outputs, gradients)
-        return self._gradients_of(running.inputs)
+        return self._gradients_of(inputs)
 
     def discard(self) -> None:
         """See `Stage`."""
@@ -154,9 +154,14 @@ class ModuleStage:
         trained = (p for p in self.module.parameters() if p.requires_grad)
         return [gradient_of(p) for p in trained if p not in self.elsewhere]
 
+    def _call(self, inputs: Inputs, target: Values | Tensor | None) -> Any:
+        result = self.module(**inputs) if isinstance(inputs, dict) else self.module(*inputs)
+        if self.loss is None:
+            return result
+        assert target is not None, "the last stage needs a target"
+        return self.loss(result, target)
+
     def _as_values(self, result: Any) -> Values:
-        if isinstance(result, Tensor):
-            return (result,)
         return as_values(result, f"what {type(self.module).__name__} returns")
 
 
@@ -170,9 +175,11 @@ def gradient_of(parameter: Tensor) -> Tensor:
 def _gradients_of(inputs: Values) -> Gradients:
     """Takes the gradients off the inputs; an input that nothing depends on has zeros."""
     found: list[Tensor] = []
-    for tensor in expecting(inputs):
-        found.append(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
-        tensor.grad = None
+    for tensor in tensors(inputs):
+        if tensor.requires_grad:
+            gradient = tensor.grad
+            found.append(torch.zeros_like(tensor) if gradient is None else gradient)
+            tensor.grad = None
     return tuple(found)
 
 

@@ -115,32 +115,25 @@ class Rendezvous:
 class StrictTransport:
     """See `Transport`: one rank's end of a `Rendezvous`."""
 
+    ahead = False
+
     def __init__(self, rank: int, meeting: Rendezvous) -> None:
         self.rank = rank
         self._meeting = meeting
-        self._open: dict[Message, _Operation] = {}
+        self._senders: dict[Message, _StrictSender] = {}
         self._sums: list[tuple[_Sum, Sequence[Tensor]]] = []
+
+    def receiver(self, message: Message) -> _StrictReceiver:
+        """See `Transport`."""
+        return _StrictReceiver(self.rank, self._meeting, message)
+
+    def sender(self, message: Message) -> _StrictSender:
+        """See `Transport`."""
+        new = _StrictSender(self.rank, self._meeting, message)
+        return self._senders.setdefault(message, new)
 
     def begin(self, signature: str) -> None:
         """Nothing to do: a message brings its shapes along."""
-
-    def post(self, message: Message) -> None:
-        """See `Transport`."""
-        self._meeting.issue(self.rank, _Operation(message, None))
-
-    def wait(self, message: Message) -> Values:
-        """See `Transport`."""
-        return self._meeting.take(self.rank, message)
-
-    def send(self, message: Message, values: Values) -> None:
-        """See `Transport`."""
-        self._open[message] = _Operation(message, values)
-        self._meeting.issue(self.rank, self._open[message])
-
-    def release(self, message: Message) -> None:
-        """See `Transport`."""
-        send = self._open.pop(message)
-        self._meeting.wait(self.rank, lambda: send.done, f"could not send {message.producer}")
 
     def reduce(self, ranks: tuple[int, ...], tensors: Sequence[Tensor]) -> None:
         """See `Transport`."""
@@ -148,8 +141,9 @@ class StrictTransport:
 
     def finish(self) -> None:
         """See `Transport`."""
-        for message in list(self._open):
-            self.release(message)
+        for sender in self._senders.values():
+            if sender.under_way is not None:
+                sender.release()
         for total, own in self._sums:
             self._meeting.wait(self.rank, total.complete, "could not reduce gradients")
             total.write(own)
@@ -158,6 +152,45 @@ class StrictTransport:
     def close(self) -> None:
         """See `Transport`."""
         self._meeting.leave(self.rank)
+
+
+@dataclass(frozen=True, slots=True)
+class _StrictReceiver:
+    """See `runtime.transport.Receiver`."""
+
+    rank: int
+    meeting: Rendezvous
+    message: Message
+
+    def post(self) -> None:
+        """See `Receiver`."""
+        self.meeting.issue(self.rank, _Operation(self.message, None))
+
+    def wait(self) -> Values:
+        """See `Receiver`."""
+        return self.meeting.take(self.rank, self.message)
+
+
+@dataclass(slots=True)
+class _StrictSender:
+    """See `runtime.transport.Sender`."""
+
+    rank: int
+    meeting: Rendezvous
+    message: Message
+    under_way: _Operation | None = None
+
+    def send(self, values: Values) -> None:
+        """See `Sender`."""
+        self.under_way = _Operation(self.message, values)
+        self.meeting.issue(self.rank, self.under_way)
+
+    def release(self) -> None:
+        """See `Sender`."""
+        send, self.under_way = self.under_way, None
+        assert send is not None, "a release without a send"
+        what = f"could not send {self.message.producer}"
+        self.meeting.wait(self.rank, lambda: send.done, what)
 
 
 @dataclass(slots=True)

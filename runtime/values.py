@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -95,11 +95,18 @@ def samples(values: Values) -> int:
 def cut(values: Values, parts: int, device: torch.device) -> list[Values]:
     """Splits every tensor along dimension 0 into parts whose sizes differ by at most one."""
     pieces = [tensor.to(device).tensor_split(parts) for tensor in tensors(values)]
-    return [renewed(values, part) for part in zip(*pieces, strict=True)]
+    together = zip(*pieces, strict=True)
+    return [renewed(values, part) for part in together] if isinstance(values, dict) else [*together]
+
+
+def layout(values: Values) -> Hashable:
+    """Everything about a batch that decides the shapes inside a step, quick to compare."""
+    names = tuple(values) if isinstance(values, dict) else None
+    return names, tuple([(tensor.dtype, tensor.shape) for tensor in tensors(values)])
 
 
 def shape_of(values: Values) -> str:
-    """Everything about a batch that decides the shapes inside a step, as text."""
+    """The same as text, which is alike on all ranks."""
     names = values if isinstance(values, dict) else range(len(values))
     return " ".join(
         f"{name}:{tensor.dtype}{list(tensor.shape)}"

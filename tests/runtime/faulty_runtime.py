@@ -58,8 +58,8 @@ def err() -> None:
 def prepare(fault: str) -> None:
     """Plants the fault in this process."""
     from runtime import checkpoint
+    from runtime.endpoints import GroupSender
     from runtime.stage import ModuleStage
-    from runtime.transport import GroupTransport
 
     if fault == "die in F":
         at_call(ModuleStage, "forward", die)
@@ -68,7 +68,7 @@ def prepare(fault: str) -> None:
     elif fault == "die in W":
         at_call(ModuleStage, "backward_wgt", die)
     elif fault == "die in send":
-        at_call(GroupTransport, "send", die, after=True)
+        at_call(GroupSender, "send", die, after=True)
     elif fault == "die in checkpoint":
         original = checkpoint.FileSystemWriter.write_data
         checkpoint.FileSystemWriter.write_data = lambda *args: (original(*args), die())
