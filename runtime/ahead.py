@@ -19,8 +19,8 @@ from synth.op import Kind, Op
 def post_ahead(plan: RankPlan, buffers: Mapping[Channel, int], start: int = 0) -> RankPlan:
     """Moves every receive to behind the op that frees a buffer for it.
 
-    The receives of a channel keep their order, none comes later than it did, and no channel has
-    more in use at once than its buffers.
+    The receives of a channel keep their order, none comes behind an op that it came before, and no
+    channel has more in use at once than its buffers.
 
     Args:
         plan: as lowered.

@@ -51,13 +51,14 @@ class Batch:
 class Executor:
     """Runs one rank's plan, step after step."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, gate: Gate | None = None) -> None:
         self._setup = setup
+        self._gate = gate
         self._held = Held()
         self._actions = prepare(setup, self._held)
         self._ops = tuple(step.op for step in setup.plan.steps if isinstance(step, Task))
 
-    def step(self, batch: Batch, gate: Gate | None = None) -> StepResult:
+    def step(self, batch: Batch) -> StepResult:
         """Runs the program once; what comes before the gate twice, if it does not let it pass.
 
         Raises:
@@ -68,7 +69,7 @@ class Executor:
         transport, clock = self._setup.transport, self._setup.clock
         transport.begin(batch.signature)
         clock.start()
-        position = 0
+        position, gate = 0, self._gate
         if gate is not None:
             position = gate.cut.position
             gate.begin()

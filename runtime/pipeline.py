@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +97,8 @@ class Pipeline:
         self._clock: Clock = make_clock(session.device)
         make = transport or (ReplicaTransport if replicated else GroupTransport)
         self._transport: Transport = make(session, self.program)
-        self.gate: Gate | None = None
-        """Where a step can be sent back to its start; see `post_validation`."""
+        self._gate: Gate | None = None
+        self._executor: Executor | None = None
         self.tied = bind(ties, self.modules)
         """This rank's tied parameters, by the stages that they connect."""
         self._forgotten = 0
@@ -114,6 +113,16 @@ class Pipeline:
             for number, stage in self.stages.items()
             if isinstance(stage, ModuleStage)
         }
+
+    @property
+    def gate(self) -> Gate | None:
+        """Where a step can be sent back to its start; see `post_validation`."""
+        return self._gate
+
+    @gate.setter
+    def gate(self, gate: Gate | None) -> None:
+        self._gate = gate
+        self._executor = None  # what it does before the gate depends on where that is
 
     def parameters(self) -> list[nn.Parameter]:
         """The parameters of this rank's stages, each once."""
@@ -145,7 +154,9 @@ class Pipeline:
         cut_targets: list[Any] = self._cut(wanted) if self.plan.reads_targets else []
         if isinstance(targets, Tensor):
             cut_targets = [tensors(values)[0] for values in cut_targets]
-        return self._executor.step(Batch(cut_inputs, cut_targets, loss_scale, signature), self.gate)
+        if self._executor is None:
+            self._executor = self._make_executor()
+        return self._executor.step(Batch(cut_inputs, cut_targets, loss_scale, signature))
 
     def _signature(self, batch: Sequence[Values]) -> str:
         """What the shapes inside a step depend on, as text.
@@ -176,13 +187,13 @@ class Pipeline:
         """Gives the channels back; for jobs that make several pipelines one after another."""
         self._transport.close()
 
-    @cached_property
-    def _executor(self) -> Executor:
+    def _make_executor(self) -> Executor:
         plan = self.plan
         if self._transport.ahead:
             kept = 0 if self.gate is None else self.gate.cut.position
             plan = post_ahead(plan, self.program.buffers(plan.rank), kept)
-        return Executor(Setup(plan, self.stages, self._transport, self._clock, self._shared))
+        setup = Setup(plan, self.stages, self._transport, self._clock, self._shared)
+        return Executor(setup, self.gate)
 
     def _cut(self, values: Values) -> list[Values]:
         return cut(values, self.plan.microbatches, self.session.device)

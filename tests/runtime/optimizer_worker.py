@@ -66,6 +66,10 @@ def train(
     own = {stage for _, stage in problem.held_stages(session.rank)}
     modules = {stage: stage_of(stage, noisy=noisy) for stage in own}
     pipeline = Pipeline(modules, schedule, loss=mean_square, session=session)
+    # A step before there is an optimizer, and so a gate.
+    pipeline.step(*make_batch(steps, SAMPLES * pipeline.plan.microbatches))
+    for parameter in pipeline.parameters():
+        parameter.grad = None
     parameters: list[dict[str, str]] = []
     updates: list[Update] = []
 
