@@ -79,13 +79,14 @@ class GroupSender:
 
     def release(self) -> None:
         """Lets go of a send that is known to be complete."""
-        works, self.works, self._own = self.works, None, ()
+        works, self.works = self.works, None
         assert works is not None, "a release without a send"
         try:
             for work in works:
                 work.wait()
         except RuntimeError as error:
             raise self._lost(error) from error
+        self._own = ()
 
     def _lost(self, error: Exception) -> PeerError:
         channel = self.message.channel

@@ -111,7 +111,7 @@ class ModuleStage:
             mode = _NOTHING if deferral is None or self.compiled else deferral
             with self.autocast or _NOTHING, mode:
                 result = self._call(inputs, target)
-        outputs = (result,) if isinstance(result, Tensor) else self._as_values(result)
+        outputs = self._as_values(result)
         if deferral is not None and self.unsplit is None:
             self.unsplit = tuple(unsplit(self.module, deferral))
         passed_on: list[Tensor] = []
@@ -162,6 +162,8 @@ class ModuleStage:
         return self.loss(result, target)
 
     def _as_values(self, result: Any) -> Values:
+        if isinstance(result, Tensor):
+            return (result,)
         return as_values(result, f"what {type(self.module).__name__} returns")
 
 

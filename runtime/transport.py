@@ -57,10 +57,10 @@ class Transport(Protocol):
     posted as soon as a buffer is free."""
 
     def receiver(self, message: Message) -> Receiver:
-        """The end of a message to this rank; always the same for a message."""
+        """The end of a message to this rank, for all steps."""
 
     def sender(self, message: Message) -> Sender:
-        """The end of a message from this rank; always the same for a message."""
+        """The end of a message from this rank, for all steps."""
 
     def begin(self, signature: str) -> None:
         """Starts a step. Steps of equal signature have messages of equal shapes."""

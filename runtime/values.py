@@ -37,11 +37,6 @@ def renewed(values: Values, replacements: Sequence[Tensor]) -> Values:
     return tuple(replacements)
 
 
-def expecting(values: Values) -> list[Tensor]:
-    """The tensors that expect a gradient."""
-    return [tensor for tensor in tensors(values) if tensor.requires_grad]
-
-
 def as_values(given: Any, what: str) -> Values:
     """A tensor, a sequence of tensors or a mapping from names to tensors.
 
