@@ -17,7 +17,7 @@ import msgspec
 from synth import __version__
 from synth.errors import FileError
 from synth.files import decode
-from synth.problem_fields import Count, Positive
+from synth.problem_fields import Count, Line, Positive
 
 FORMAT: Literal["pipesynth.costs"] = "pipesynth.costs"
 VERSION: Literal[1] = 1
@@ -53,7 +53,7 @@ def timing_of(seconds: Sequence[float]) -> Timing:
 class SliceCost(_Strict, frozen=True):
     """What one micro-batch costs on one slice, and what the slice keeps all the time."""
 
-    name: str
+    name: Line
     layers: Positive
     forward: Timing
     backward_act: Timing
@@ -91,12 +91,12 @@ class Hop(_Strict, frozen=True):
 class Environment(_Strict, frozen=True):
     """Where it was measured; `processes` measured at the same time."""
 
-    device: str
-    device_name: str
+    device: Line
+    device_name: Line
     threads: Positive
     processes: Positive
     cpus: Positive
-    torch: str
+    torch: Line
 
 
 class Method(_Strict, frozen=True):
@@ -112,7 +112,7 @@ class Costs(_Strict, frozen=True):
 
     format: Literal["pipesynth.costs"]
     version: Literal[1]
-    tool: str
+    tool: Line
     model: dict[str, str | int | float | None]
     environment: Environment
     method: Method

@@ -17,9 +17,10 @@ import msgspec
 
 from synth import __version__
 from synth.errors import FileError, ProblemError
+from synth.line import LINE, PATTERN
 from synth.op import Op, parse_op
 from synth.problem import MAX_OPS, Problem
-from synth.problem_fields import Count, ProblemField, Strict, problem_json, read_problem
+from synth.problem_fields import Count, Line, ProblemField, Strict, problem_json, read_problem
 from synth.schedule import Certificate, Schedule, TimedOp
 
 Document = TypeVar("Document")
@@ -33,7 +34,7 @@ class CertificateField(Strict):
 
     value: Count
     bound: Count
-    proof: str
+    proof: Line
 
 
 class OpField(Strict):
@@ -49,8 +50,8 @@ class ScheduleFile(Strict):
 
     format: Literal["pipesynth.schedule"]
     version: Literal[1]
-    tool: str
-    name: str
+    tool: Line
+    name: Line
     problem: ProblemField
     certificate: CertificateField
     devices: list[list[OpField]]
@@ -138,7 +139,8 @@ def _not_json(text: str | bytes, kind: type[object], error: Exception) -> str:
 
 def _one_line(error: Exception) -> str:
     """The text of an error without line breaks."""
-    return " ".join(str(error).split())
+    text = " ".join(str(error).split())
+    return text.replace(f"`str` matching regex {PATTERN!r}", LINE)
 
 
 def _read_devices(

@@ -17,6 +17,8 @@ def check_output(path: str | Path | None) -> None:
         return
     if not str(path):
         raise FileError("an output file needs a name, got an empty one")
+    if str(path) == "-":
+        raise FileError("-: name /dev/stdout to write there, or ./- for a file of that name")
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise FileError(f"{path}: is a folder; name a file in it")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from synth.errors import FileError, ProblemError
+from synth.line import PATTERN
 from synth.problem import (
     MAX_TOTAL_TICKS,
     DeviceCost,
@@ -21,6 +22,8 @@ from synth.problem import (
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOTAL_TICKS)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOTAL_TICKS)]
 
+Line = Annotated[str, msgspec.Meta(pattern=PATTERN)]
+
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True):
     """Base of the file's objects: unknown fields are refused."""
@@ -29,9 +32,9 @@ class Strict(msgspec.Struct, forbid_unknown_fields=True):
 class UnitsField(Strict):
     """How many ticks and quanta make one unit."""
 
-    time: str
+    time: Line
     ticks_per_unit: Positive
-    memory: str
+    memory: Line
     quanta_per_unit: Positive
 
 
@@ -65,7 +68,7 @@ class LinkField(Strict):
 class StreamField(Strict):
     """A stream: its name, micro-batches and the device of each stage."""
 
-    name: str
+    name: Line
     microbatches: Positive
     route: list[Count]
 
@@ -78,7 +81,7 @@ class ProblemField(Strict):
     """
 
     devices: Positive
-    placement: str
+    placement: Line
     objective: Literal["makespan", "span"]
     units: UnitsField
     comm_ticks: Count

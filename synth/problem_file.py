@@ -15,6 +15,7 @@ import msgspec
 
 from synth.errors import FileError, ProblemError
 from synth.files import decode
+from synth.problem_fields import Line
 from synth.units import Amount, amount
 
 FORMAT = "pipesynth.problem"
@@ -53,7 +54,7 @@ class StageEntry(_Entry):
     gradients: Number = 0
     optimizer: Number = 0
     needs: list[int] | None = None
-    name: str = ""
+    name: Line = ""
 
 
 class StreamEntry(_Entry):
@@ -61,7 +62,7 @@ class StreamEntry(_Entry):
 
     microbatches: int
     route: list[int]
-    name: str = ""
+    name: Line = ""
 
 
 class DeviceEntry(_Entry):
@@ -103,7 +104,7 @@ class ProblemFile(_Entry, kw_only=True):
     note: str = ""
     devices: int
     microbatches: int | None = None
-    placement: str | list[int] | None = None
+    placement: Line | list[int] | None = None
     streams: list[StreamEntry] | None = None
     objective: Literal["makespan", "span"] = "makespan"
     units: UnitNames = msgspec.field(default_factory=UnitNames)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from synth.errors import ProblemError
+from synth.line import require_line
 from synth.units import MAX_TOTAL_TICKS
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ def check(problem: Problem) -> None:
         raise ProblemError(f"devices must be at least 1, got {problem.devices}")
     if not problem.stages or not problem.streams:
         raise ProblemError("a problem needs at least one stage and one stream")
+    require_line(problem.placement, "a placement")
     if problem.comm_ticks < 0:
         raise ProblemError(f"comm must not be negative, got {problem.comm_ticks} ticks")
     if len(problem.limits_quanta) != problem.devices:

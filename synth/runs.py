@@ -12,17 +12,18 @@ import msgspec
 
 from synth.files import decode, dumps, read_bytes
 from synth.problem import Objective
+from synth.problem_fields import Line
 from synth.schedule import Schedule
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _Schedule(msgspec.Struct, frozen=True):
-    name: str
+    name: Line
     sha256: str
     devices: int
     microbatches: int
-    placement: str
+    placement: Line
 
 
 class _Measured(msgspec.Struct, frozen=True):
@@ -36,7 +37,7 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 class _Model(msgspec.Struct, frozen=True):
-    name: str | None = None
+    name: Line | None = None
     cut: tuple[int, ...] = ()
 
 
@@ -59,7 +60,7 @@ class MeasuredRun:
     schedule: str
     devices: int
     microbatches: int
-    placement: str
+    placement: Line
     digest: str
     makespan_s: float
     span_s: float

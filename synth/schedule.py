@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from synth.errors import ProblemError
+from synth.line import require_line
 from synth.op import Op
 from synth.problem import Objective, Problem
 
@@ -37,6 +38,7 @@ class Certificate:
             raise ProblemError(
                 f"a bound of {self.bound} ticks above the value {self.value} contradicts itself"
             )
+        require_line(self.proof, "a proof")
 
     @property
     def optimal(self) -> bool:
@@ -57,6 +59,9 @@ class Schedule:
     problem: Problem
     devices: Timeline
     certificate: Certificate
+
+    def __post_init__(self) -> None:
+        require_line(self.name, "a schedule's name")
 
     @cached_property
     def orders(self) -> Orders:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from synth.errors import ProblemError
+from synth.line import require_line
 
 MAX_TOTAL_TICKS = 2**53  # JSON numbers stay exact up to here
 
@@ -26,6 +27,8 @@ class Units:
     def __post_init__(self) -> None:
         if self.ticks_per_unit < 1 or self.quanta_per_unit < 1:
             raise ProblemError(f"units need at least one tick and one quantum, got {self}")
+        require_line(self.time, "a unit of time")
+        require_line(self.memory, "a unit of memory")
 
     def ticks(self, ticks: int) -> int | float:
         """Ticks as the user's time units; an int where it is whole."""

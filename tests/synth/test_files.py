@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.errors import FileError
+from synth.errors import FileError, ProblemError
 from synth.files import dumps, load, loads, save, schema, write_atomic
 from synth.op import Kind, Op, parse_op
 from synth.problem import (
@@ -136,7 +136,7 @@ def test_one_op_per_line():
 # Round trip ----------------------------------------------------------------------------------
 
 numbers = st.integers(1, 2**20)
-names = st.text(max_size=12)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 
 
 @st.composite
@@ -199,6 +199,19 @@ def test_what_is_written_is_read_back(schedule):
     assert loads(text) == schedule
     assert dumps(loads(text)) == text
     json.loads(text)
+
+
+@pytest.mark.parametrize("bad", ["\x1b[31m", "a\n", "\x7f", "\x9b"])
+def test_what_is_printed_is_one_line(bad):
+    line = LINE.problem
+    with pytest.raises(ProblemError, match="a schedule's name must be one line of text without"):
+        replace(LINE, name=bad)
+    with pytest.raises(ProblemError, match="a proof must be one line"):
+        Certificate(1, 1, bad)
+    with pytest.raises(ProblemError, match="a placement must be one line"):
+        replace(line, placement=bad)
+    with pytest.raises(ProblemError, match="a unit of memory must be one line"):
+        Units(memory=bad)
 
 
 def test_a_hundred_thousand_ops(tmp_path):

@@ -66,6 +66,7 @@ def test_a_link_stays_a_link(tmp_path):
     ("path", "text"),
     [
         ("", "an output file needs a name"),
+        ("-", "-: name /dev/stdout to write there"),
         (".", "is a folder; name a file in it"),
         ("nowhere/x.json", "there is no folder"),
         (Path("nowhere/x.json"), "there is no folder"),

@@ -65,6 +65,20 @@ TEXT = (Path(__file__).parents[1] / "golden" / "line.json").read_text()
         ('"route"', '"path"', "unknown field `path` - at `$.problem.streams[0]`"),
         ('"name": "gpipe"', '"name": ["gpipe"]', "Expected `str`, got `array` - at `$.name`"),
         ('{"op": "F0@0", "start": 0, "end": 1}', '"F0@0"', "at `$.devices[0][0]`"),
+        # Texts that are printed later.
+        *[
+            (
+                f'"{field}": "{old}"',
+                f'"{field}": "{old}{bad}"',
+                f"Expected one line of text without control characters - at `{place}`",
+            )
+            for field, old, place in [
+                ("name", "gpipe", "$.name"),
+                ("placement", "linear", "$.problem.placement"),
+                ("name", "", "$.problem.streams[0].name"),
+            ]
+            for bad in ("\\u001b[31m", "\\n", "\\u009b", "\\u007f")
+        ],
         # Which file, which version.
         ('"version": 1', '"version": 2', "Invalid enum value 2 - at `$.version`"),
         ('"version": 1', '"version": "1"', "Expected `int`, got `str` - at `$.version`"),
