@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
@@ -16,3 +17,10 @@ def compiled(function: _Function) -> _Function:
     The machine code is kept on disk, so only the first process ever waits for the compiler.
     """
     return cast(_Function, njit(function, cache=True))
+
+
+def is_kept(function: Callable[..., object]) -> bool:
+    """Whether the machine code of a compiled function is on disk, so that no call has to wait."""
+    module = function.__module__.rpartition(".")[2]
+    folder = Path(cast(Any, function).stats.cache_path)
+    return any(folder.glob(f"{module}.{function.__name__}-*.nbi"))

@@ -43,6 +43,9 @@ def grow_quickly(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
     growth.take_lists(deadline)
     growth.offer(incumbent, "list schedule, grown")
     if not incumbent.closed:
+        from synth.solve.tabu import tell_of_compiler  # Numba is slow to import
+
+        tell_of_compiler(incumbent.note)
         growth.take_tabu(FIRST_STEPS, deadline)
         growth.offer(incumbent, "tabu search, grown")
 

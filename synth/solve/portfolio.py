@@ -106,8 +106,10 @@ def search(incumbent: Incumbent, backend: Backend, deadline: Deadline) -> None:
     """
     # PuLP and Numba are slow to import, and most problems need none.
     from synth.solve.corridor import Corridor
+    from synth.solve.tabu import tell_of_compiler
     from synth.solve.tournament import Tournament
 
+    tell_of_compiler(incumbent.note)
     folded = fold(incumbent.problem, 1)
     ops = len(folded.chains) * incumbent.problem.total_microbatches
     second = Tournament(folded, backend.seed + 2)

@@ -69,13 +69,16 @@ def _closed_forms(incumbent: Incumbent, deadline: Deadline, names: Iterable[str]
 
 def first_search(incumbent: Incumbent, deadline: Deadline, seed: int) -> None:
     """Some steps of the tournament, where they take less than the solvers need to start."""
-    from synth.solve.tournament import Tournament  # Numba is slow to import, and most need none
+    # Numba is slow to import, and most problems need none.
+    from synth.solve.tabu import tell_of_compiler
+    from synth.solve.tournament import Tournament
 
     if incumbent.closed or deadline.left == 0.0:
         return
     folded = fold(incumbent.problem, 1)
     if len(folded.chains) * incumbent.problem.total_microbatches <= FEW_OPS:
         incumbent.run("tabu search")
+        tell_of_compiler(incumbent.note)
         tournament = Tournament(folded, seed)
         best = best_starts(incumbent, folded)
         if best is not None:

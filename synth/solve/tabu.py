@@ -7,11 +7,12 @@ neighbour. A pair of ops that was just turned round stays so for a while.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from synth.solve.compiled import compiled
+from synth.solve.compiled import compiled, is_kept
 from synth.solve.listing import Starts
 from synth.solve.network import Integers, Network, Numbering
 from synth.solve.sequences import (
@@ -98,6 +99,12 @@ class Tabu:
     def run(self, steps: int) -> None:
         """Take so many steps."""
         _run(self._numbering.network, self._now, self._state, steps)
+
+
+def tell_of_compiler(note: Callable[[str], None]) -> None:
+    """Notes it where the first steps will have to wait for the compiler."""
+    if not is_kept(_run):
+        note("compiling tabu search, as in every first search after an installation")
 
 
 @compiled
