@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 
 from synth.errors import InvalidScheduleError
 from synth.graph import dependencies
@@ -90,7 +91,7 @@ def retime(problem: Problem, orders: Orders) -> Timeline:
     high = max(spans(best))
     if low == high:
         return best
-    reach = _reach(problem, orders, best)
+    reach = _reach(problem, best)
     while low < high:
         middle = (low + high) // 2
         if _first_starts(best, reach, middle) is None:
@@ -103,18 +104,30 @@ def retime(problem: Problem, orders: Orders) -> Timeline:
 _Reach = list[list[tuple[int, int]]]
 
 
-def _reach(problem: Problem, orders: Orders, best: Timeline) -> _Reach:
+def _reach(problem: Problem, best: Timeline) -> _Reach:
     """For every device, which devices' last ends follow from its first start, and how much later.
 
-    A device released after everything else is done is what all the ends behind it come from.
+    Longest paths, from the first starts of all devices at once: a list of them goes along with
+    every op, and no op comes before what it depends on when they are taken by their start.
     """
-    released = max(ops[-1].end for ops in best)
-    reach: _Reach = []
-    for device in range(len(orders)):
-        releases = [released if other == device else 0 for other in range(len(orders))]
-        ends = [ops[-1].end - released for ops in earliest(problem, orders, releases)]
-        reach.append([(other, ticks) for other, ticks in enumerate(ends) if ticks > 0])
-    return reach
+    devices = range(len(best))
+    far = -(1 << 62)  # no path, whatever is added to it
+    behind = [[0 if source == device else far for source in devices] for device in devices]
+    done: dict[Op, list[int]] = {}
+    ops = ((timed.start, device, timed.op) for device, row in enumerate(best) for timed in row)
+    for _, device, op in sorted(ops, key=itemgetter(0)):
+        inside = op.nodes
+        longest = behind[device]
+        for before, lag in _outer_dependencies(problem, inside):
+            longest = [max(a, b + lag) for a, b in zip(longest, done[before], strict=True)]
+        duration = problem.duration(op)
+        behind[device] = [ticks + duration for ticks in longest]
+        for node in inside:
+            done[node] = behind[device]
+    return [
+        [(other, behind[other][source]) for other in devices if behind[other][source] > 0]
+        for source in devices
+    ]
 
 
 def _first_starts(best: Timeline, reach: _Reach, window: int) -> list[int] | None:

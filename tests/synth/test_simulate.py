@@ -8,6 +8,8 @@ from itertools import count, pairwise
 
 import networkx as nx
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from synth.errors import InvalidScheduleError
 from synth.graph import build_graph
@@ -215,6 +217,17 @@ def test_span_is_the_least_common_window(placement, random_orders):
         assert verify(Schedule("any", problem, timeline, Certificate(found, 0, "none"))) == []
         improved += found < max(spans(earliest(problem, orders)))
     assert improved or len(placement.routes) == 1
+
+
+@given(st.integers(0, 10**6))
+def test_span_is_the_least_on_graphs_with_uneven_devices_and_links(
+    random_graph, random_orders, seed
+):
+    chance = random.Random(seed)
+    problem = replace(random_graph(chance), objective=Objective.SPAN)
+    orders = random_orders(problem, chance)
+    assume(orders is not None)
+    assert max(spans(retime(problem, orders))) == least_window(problem, orders)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=lambda placement: placement.name)
