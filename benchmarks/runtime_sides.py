@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,26 +56,41 @@ class PaddedStage(PipelineStage):
         return result
 
 
-def tiny() -> nn.Module:
-    """A model so small that what is measured is the runtime."""
-    return nn.Linear(WIDTH, WIDTH)
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Stages that are all alike."""
+
+    stage: Callable[[], nn.Module]
+    samples: int
+    """In a micro-batch."""
+    sample: tuple[int, ...]
+    """Its shape, between any two stages."""
+
+    def batch(self, schedule: Schedule) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of a step."""
+        count = schedule.problem.total_microbatches * self.samples
+        return torch.zeros(count, *self.sample), torch.zeros(count)
+
+
+TINY = Model(lambda: nn.Linear(WIDTH, WIDTH), WIDTH, (WIDTH,))
+"""So small that what is measured is the runtime."""
 
 
 def loss(output: Tensor, target: Tensor) -> Tensor:
     return output.sum()
 
 
-def batch(schedule: Schedule) -> tuple[Tensor, Tensor]:
-    rows = schedule.problem.total_microbatches * WIDTH
-    return torch.zeros(rows, WIDTH), torch.zeros(rows)
-
-
-def ours(schedule: Schedule, session: Session, times: list[StageTimes] | None) -> Runtime:
-    """This runtime, with sleeping stages or, without times, with a tiny model."""
+def ours(
+    schedule: Schedule,
+    session: Session,
+    times: list[StageTimes] | None = None,
+    model: Model = TINY,
+) -> Runtime:
+    """This runtime, with sleeping stages or, without times, with a model."""
     problem = schedule.problem
     own = sorted({stage for _, stage in problem.held_stages(session.rank)})
-    inputs, targets = batch(schedule)
-    stages: dict[int, Any] = {stage: tiny() for stage in own}
+    inputs, targets = model.batch(schedule)
+    stages: dict[int, Any] = {stage: model.stage() for stage in own}
     if times is not None:
         last = len(problem.stages) - 1
         stages = {stage: SleepStage(times[stage], last=stage == last) for stage in own}
@@ -89,12 +105,19 @@ def ours(schedule: Schedule, session: Session, times: list[StageTimes] | None) -
     return step, pipeline.close
 
 
-def torchs(schedule: Schedule, session: Session, times: list[StageTimes] | None) -> Runtime:
-    """torch's runtime, with a tiny model whose actions are padded if times are given."""
+def torchs(
+    schedule: Schedule,
+    session: Session,
+    times: list[StageTimes] | None = None,
+    model: Model = TINY,
+) -> Runtime:
+    """torch's runtime, with a model whose actions are padded if times are given."""
     problem = schedule.problem
     count = len(problem.stages)
     own = sorted({stage for _, stage in problem.held_stages(session.rank)})
-    stages = [PaddedStage(tiny(), s, count, None if times is None else times[s]) for s in own]
+    stages = [
+        PaddedStage(model.stage(), s, count, None if times is None else times[s]) for s in own
+    ]
     runtime = _PipelineScheduleRuntime(
         stages, n_microbatches=problem.total_microbatches, loss_fn=loss
     )
@@ -104,7 +127,7 @@ def torchs(schedule: Schedule, session: Session, times: list[StageTimes] | None)
     }
     runtime.pipeline_order = rows
     runtime._prepare_schedule_with_comms(rows)
-    inputs, targets = batch(schedule)
+    inputs, targets = model.batch(schedule)
 
     def step() -> Interval:
         for stage in stages:
