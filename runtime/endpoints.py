@@ -14,7 +14,7 @@ from runtime.errors import PeerError, PlanError, reason
 from runtime.pool import BufferPool
 from runtime.shapes import Shapes
 from runtime.spec import Spec
-from runtime.values import Values, tensors
+from runtime.values import Values
 from synth.lower import Message
 
 Start = Callable[[list[Tensor], int, int], Any]
@@ -69,7 +69,8 @@ class GroupSender:
             spec = self.spec = self._shapes.publish(self.message, values)
         elif not spec.fits(values):
             raise self._shapes.changed(self.message, spec, values)
-        own = self._own = tuple(map(Tensor.contiguous, tensors(values)))
+        given = values.values() if isinstance(values, dict) else values
+        own = self._own = tuple(map(Tensor.contiguous, given))
         works = self.works = []
         try:
             for one in own if not spec.has_complex else map(_on_wire, own):
@@ -150,9 +151,10 @@ class GroupReceiver:
         received, spec = self._tensors, self.spec
         self._works, self._tensors = None, ()
         assert spec is not None, "it is known since the receive was started"
-        for tensor, expected in zip(received, spec.tensors, strict=True):
-            if expected.requires_grad:
-                tensor.requires_grad_()
+        if spec.has_gradients:
+            for tensor, expected in zip(received, spec.tensors, strict=True):
+                if expected.requires_grad:
+                    tensor.requires_grad_()
         return received if spec.names is None else dict(zip(spec.names, received, strict=True))
 
     def _missing(self, error: Exception) -> PeerError:

@@ -29,6 +29,7 @@ class BufferPool:
         """Messages for which there was no room in the pool."""
         self._device = device
         self._buffers: deque[_Buffer] = deque()
+        """The one that was lent first is the first, as it is the likeliest to be free."""
 
     @property
     def held_bytes(self) -> int:
@@ -36,25 +37,32 @@ class BufferPool:
         return sum(t.nbytes for buffer in self._buffers for t in buffer.tensors)
 
     def take(self, spec: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
-        """New tensors of these shapes, on memory that nobody uses."""
+        """New tensors of these shapes, on memory that nobody uses, without a history."""
         buffers = self._buffers
         for _ in range(len(buffers)):
             buffer = buffers[0]
-            buffers.rotate(-1)  # the one that was lent first is the likeliest to be free
-            if (spec is buffer.spec or _layout(spec) == buffer.layout) and buffer.free:
-                return buffer.fresh()
+            buffers.rotate(-1)
+            # Every call takes time, and this is asked for every message.
+            if (spec is buffer.spec or _layout(spec) == buffer.layout) and (
+                list(map(_owners, buffer.handles)) == buffer.alone
+            ):
+                return tuple(map(Tensor.detach, buffer.tensors))
+        return self._take_new(spec)
+
+    def _take_new(self, spec: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
+        """Where no buffer of this layout is free: one more, or one in place of another, or none."""
+        buffers = self._buffers
+        tensors = tuple(
+            torch.empty(one.shape, dtype=one.dtype, device=self._device) for one in spec
+        )
         if len(buffers) == self.size:
             other = next((buffer for buffer in buffers if buffer.free), None)
             if other is None:
                 self.unplanned += 1
-                return self._allocate(spec)
+                return tensors
             buffers.remove(other)  # of a batch of another shape
-        buffer = _Buffer(spec, self._allocate(spec))
-        buffers.append(buffer)
-        return buffer.fresh()
-
-    def _allocate(self, spec: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
-        return tuple(torch.empty(one.shape, dtype=one.dtype, device=self._device) for one in spec)
+        buffers.append(_Buffer(spec, tensors))
+        return tuple(map(Tensor.detach, tensors))
 
 
 class _Buffer:
@@ -65,17 +73,14 @@ class _Buffer:
         self.layout = _layout(spec)
         self.tensors = tensors
         self._storages = [tensor.untyped_storage() for tensor in tensors]
-        self._handles = [storage._cdata for storage in self._storages]
-        self._alone = list(map(_owners, self._handles))
+        self.handles = [storage._cdata for storage in self._storages]
+        self.alone = list(map(_owners, self.handles))
+        """How many own each storage while nobody else does."""
 
     @property
     def free(self) -> bool:
         """Whether nothing but this buffer owns the memory."""
-        return list(map(_owners, self._handles)) == self._alone
-
-    def fresh(self) -> tuple[Tensor, ...]:
-        """New tensors on the memory, without the history of those lent before."""
-        return tuple(map(Tensor.detach, self.tensors))
+        return list(map(_owners, self.handles)) == self.alone
 
 
 def _layout(spec: Sequence[TensorSpec]) -> list[tuple[tuple[int, ...], torch.dtype]]:

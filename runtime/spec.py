@@ -30,10 +30,13 @@ class Spec:
     tensors: tuple[TensorSpec, ...]
     names: tuple[str, ...] | None
     has_complex: bool = field(init=False, repr=False, compare=False)
+    has_gradients: bool = field(init=False, repr=False, compare=False)
+    """Whether a gradient is expected for any of them."""
 
     def __post_init__(self) -> None:
         # Asked for every message.
         object.__setattr__(self, "has_complex", any(t.dtype.is_complex for t in self.tensors))
+        object.__setattr__(self, "has_gradients", any(t.requires_grad for t in self.tensors))
 
     @staticmethod
     def of(values: Values) -> Spec:
@@ -45,9 +48,14 @@ class Spec:
 
     def fits(self, values: Values) -> bool:
         """Whether values are as this says; what every send asks."""
-        if self.names != (tuple(values) if isinstance(values, dict) else None):
+        if isinstance(values, dict):
+            if self.names != tuple(values):
+                return False
+            given = tuple(values.values())
+        elif self.names is not None:
             return False
-        given = tensors(values)
+        else:
+            given = values
         if len(given) != len(self.tensors):
             return False
         for one, spec in zip(given, self.tensors, strict=True):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from runtime.autograd import backward
 from runtime.deferred import Deferral, unsplit
-from runtime.values import Gradients, Inputs, Values, as_values, renewed, tensors
+from runtime.values import Gradients, Inputs, Values, as_values
 
 Loss = Callable[[Any, Any], Tensor]
 """Mean loss of (what the last stage returns, target)."""
@@ -111,19 +111,21 @@ class ModuleStage:
             mode = _NOTHING if deferral is None or self.compiled else deferral
             with self.autocast or _NOTHING, mode:
                 result = self._call(inputs, target)
-        outputs = self._as_values(result)
+        outputs = (result,) if isinstance(result, Tensor) else self._as_values(result)
         if deferral is not None and self.unsplit is None:
             self.unsplit = tuple(unsplit(self.module, deferral))
         passed_on: list[Tensor] = []
         with_graph: list[Tensor] = []
-        for tensor in tensors(outputs):
+        for tensor in outputs if isinstance(outputs, tuple) else outputs.values():
             leaf = tensor.detach()
             if tensor.requires_grad:
                 leaf.requires_grad_()
                 with_graph.append(tensor)
             passed_on.append(leaf)
         self._running[microbatch] = inputs, tuple(with_graph), deferral
-        return renewed(outputs, passed_on)
+        if isinstance(outputs, tuple):
+            return tuple(passed_on)
+        return dict(zip(outputs, passed_on, strict=True))
 
     def backward_act(self, microbatch: int, gradients: Gradients) -> PassedOn:
         """B: see `Stage`. What F kept is free afterwards, but for the layers' inputs."""
@@ -162,8 +164,6 @@ class ModuleStage:
         return self.loss(result, target)
 
     def _as_values(self, result: Any) -> Values:
-        if isinstance(result, Tensor):
-            return (result,)
         return as_values(result, f"what {type(self.module).__name__} returns")
 
 
@@ -177,7 +177,7 @@ def gradient_of(parameter: Tensor) -> Tensor:
 def _gradients_of(inputs: Values) -> Gradients:
     """Takes the gradients off the inputs; an input that nothing depends on has zeros."""
     found: list[Tensor] = []
-    for tensor in tensors(inputs):
+    for tensor in inputs if isinstance(inputs, tuple) else inputs.values():
         if tensor.requires_grad:
             gradient = tensor.grad
             found.append(torch.zeros_like(tensor) if gradient is None else gradient)
