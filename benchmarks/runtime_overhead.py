@@ -183,7 +183,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--microbatches", type=int, default=8)
     parser.add_argument("--tick-ms", type=float, default=20.0)
     parser.add_argument("--steps", type=int, default=10, help="measured steps")
-    parser.add_argument("--cpu-steps", type=int, default=40, help="steps for CPU time per op")
+    parser.add_argument("--cpu-steps", type=int, default=100, help="steps for CPU time per op")
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--schedules", default="1f1b,zb-h1,zb-v,interleaved:2,solved")
     parser.add_argument("--json", action="store_true", help="one JSON object per schedule")

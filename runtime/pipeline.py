@@ -191,7 +191,7 @@ class Pipeline:
         plan = self.plan
         if self._transport.ahead:
             kept = 0 if self.gate is None else self.gate.cut.position
-            plan = post_ahead(plan, self.program.buffers(plan.rank), kept)
+            plan = post_ahead(plan, self._transport.ahead, kept)
         setup = Setup(plan, self.stages, self._transport, self._clock, self._shared)
         return Executor(setup, self.gate)
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from runtime.errors import PeerError
 from runtime.values import Values, renewed, tensors
-from synth.lower import Message
+from synth.lower import Channel, Message
 from synth.rendezvous import Communicator, per_channel
 
 
@@ -115,7 +116,7 @@ class Rendezvous:
 class StrictTransport:
     """See `Transport`: one rank's end of a `Rendezvous`."""
 
-    ahead = False
+    ahead: Mapping[Channel, int] = MappingProxyType({})
 
     def __init__(self, rank: int, meeting: Rendezvous) -> None:
         self.rank = rank

@@ -8,7 +8,7 @@ static check has shown that both are the same message.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -52,9 +52,9 @@ class Sender(Protocol):
 class Transport(Protocol):
     """Carries the messages of one rank."""
 
-    ahead: bool
-    """Whether a receive that waits for its message stands in nothing's way, so that it is better
-    posted as soon as a buffer is free."""
+    ahead: Mapping[Channel, int]
+    """Buffers per channel to this rank, where a receive that waits for its message stands in
+    nothing's way, so that it is best posted as soon as one is free. Else empty."""
 
     def receiver(self, message: Message) -> Receiver:
         """The end of a message to this rank, for all steps."""
@@ -82,16 +82,19 @@ class GroupTransport:
     ranks: gloo keeps tags apart and each in order, and more groups would cost threads and sockets.
 
     Shapes are found out once per signature, no earlier than in the op that needs the message. From
-    then on receives are posted where the program says, into the buffers of a pool per channel;
-    on gloo the executor moves them forward.
+    then on receives are posted where the program says, into the buffers of a pool per channel.
+    On gloo they are posted ahead, and a channel has a buffer to spare, so that a message can come
+    in while all that the program needs are in use.
     """
 
     def __init__(self, session: Session, program: Program) -> None:
         """Creates and warms every communicator; all ranks must call it alike."""
         self.rank = session.rank
         self.device = session.device
-        self.ahead = session.backend == "gloo"
         buffers = program.buffers(self.rank)
+        self.ahead: Mapping[Channel, int] = {}
+        if session.backend == "gloo":
+            self.ahead = buffers = {channel: count + 1 for channel, count in buffers.items()}
         self.pools = {channel: BufferPool(n, self.device) for channel, n in buffers.items()}
         self._shapes = Shapes(session.rank, session.pipeline_store())
         self._tagged = session.backend == "gloo"
@@ -130,7 +133,7 @@ class GroupTransport:
 
     def _prepare(self, program: Program) -> None:
         """Makes both ends of every message of this rank."""
-        slots = program.buffers(self.rank) if self.ahead else program.slots(self.rank)
+        slots = self.ahead or program.slots(self.rank)
         for step in program.ranks[self.rank]:
             if not isinstance(step, Receive | Send):
                 continue
