@@ -8,6 +8,7 @@ static check has shown that both are the same message.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -94,7 +95,7 @@ class GroupTransport:
         buffers = program.buffers(self.rank)
         self.ahead: Mapping[Channel, int] = {}
         if session.backend == "gloo":
-            self.ahead = buffers = {channel: count + 1 for channel, count in buffers.items()}
+            self.ahead = buffers = _with_spare(buffers, program, self.rank)
         self.pools = {channel: BufferPool(n, self.device) for channel, n in buffers.items()}
         self._shapes = Shapes(session.rank, session.pipeline_store())
         self._tagged = session.backend == "gloo"
@@ -208,6 +209,13 @@ class GroupTransport:
         own += [group for ranks, group in self._replicas.items() if self.rank in ranks]
         for group in dict.fromkeys(own):
             dist.destroy_process_group(group)
+
+
+def _with_spare(buffers: Mapping[Channel, int], program: Program, rank: int) -> dict[Channel, int]:
+    """One more of each, where the channel has as many messages."""
+    steps = program.ranks[rank]
+    messages = Counter(step.message.channel for step in steps if isinstance(step, Receive))
+    return {channel: min(count + 1, messages[channel]) for channel, count in buffers.items()}
 
 
 @dataclass(frozen=True, slots=True)
