@@ -128,13 +128,12 @@ def _seconds(op: Step) -> float:
 def _held(ops: Ops) -> list[int]:
     """Bytes behind F, and behind B; gradients are there already."""
     assert ops.weights is not None, "it is split"
-    behind = []
-    for last in (lambda: None, ops.backward):
-        behind.append(taken(ops.forward, last).kept)
-        if len(behind) == 1:
-            ops.backward()
-        ops.weights()
-    return behind
+    behind_forward = taken(ops.forward, lambda: None).kept
+    ops.backward()
+    ops.weights()
+    behind_backward = taken(ops.forward, ops.backward).kept
+    ops.weights()
+    return [behind_forward, behind_backward]
 
 
 def main(argv: Sequence[str]) -> int:

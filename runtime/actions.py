@@ -42,25 +42,24 @@ class Held:
     """What a run of the program holds. Actions keep it, so it is one object for all runs."""
 
     def __init__(self) -> None:
-        self.inputs: Sequence[Values] = ()
-        """By first stage of this rank and micro-batch."""
-        self.targets: Sequence[Values | Tensor] = ()
-        self.loss_gradient = 1.0
-        """What the last stage's backwards start with."""
-        self.losses: dict[int, Tensor] = {}
         self.results: dict[int, Values] = {}
         """By number, one per node that needs a result: what is still to be sent or handed over."""
         self.marks: list[Any] = []
         """Start and end of every op in turn, on the clock."""
-        self.until_backward = self.most_until_backward = 0
-        self.until_weights = self.most_until_weights = 0
+        self.begin((), (), 1.0)
 
     def begin(
         self, inputs: Sequence[Values], targets: Sequence[Values | Tensor], loss_gradient: float
     ) -> None:
-        """Starts a run, whatever became of the one before."""
+        """Starts a run, whatever became of the one before.
+
+        Args:
+            inputs: by first stage of this rank and micro-batch.
+            targets: by micro-batch.
+            loss_gradient: what the last stage's backwards start with.
+        """
         self.inputs, self.targets, self.loss_gradient = inputs, targets, loss_gradient
-        self.losses = {}
+        self.losses: dict[int, Tensor] = {}
         self.results.clear()
         self.marks.clear()
         self.until_backward = self.most_until_backward = 0

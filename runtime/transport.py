@@ -92,13 +92,13 @@ class GroupTransport:
         """Creates and warms every communicator; all ranks must call it alike."""
         self.rank = session.rank
         self.device = session.device
+        self._tagged = session.backend == "gloo"
         buffers = program.buffers(self.rank)
         self.ahead: Mapping[Channel, int] = {}
-        if session.backend == "gloo":
+        if self._tagged:
             self.ahead = buffers = _with_spare(buffers, program, self.rank)
         self.pools = {channel: BufferPool(n, self.device) for channel, n in buffers.items()}
         self._shapes = Shapes(session.rank, session.pipeline_store())
-        self._tagged = session.backend == "gloo"
         patience = timedelta(seconds=session.timeout_s)  # not inherited from the whole job's group
         # One fixed order on all ranks, or communicators that are set up lazily could deadlock.
         self._links = self._make_links(program.channels, patience)
